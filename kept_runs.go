@@ -95,7 +95,7 @@ func (d *PhaseDevices) makeRoom(o Options, m *Model, g *graph.Graph, micro int) 
 	if need, err := load.Bytes(); err == nil && need <= limit {
 		return true
 	}
-	load.LeaversStay = false
+	load.LeaversStay, load.Again = false, o.again
 	need, err := load.Bytes()
 	if err != nil {
 		d.letGo(len(d.kept), "what %s needs is not counted: %v", m.Name(), err)

@@ -265,7 +265,7 @@ func (r *Run) Trace(ctx context.Context, visit func(name string, t *tensor.Tenso
 // forwardTraced runs one step. If visit is not nil, it is called with the values that
 // the step's calls pass on.
 func (r *Run) forwardTraced(ctx context.Context, visit func(string, *tensor.Tensor) error) (map[string]*tensor.Tensor, error) {
-	start := time.Now()
+	start, loaded := time.Now(), r.s.Loaded().Seconds
 	if err := r.feedStep(ctx); err != nil {
 		return nil, err
 	}
@@ -278,7 +278,7 @@ func (r *Run) forwardTraced(ctx context.Context, visit func(string, *tensor.Tens
 	if err != nil {
 		return nil, err
 	}
-	r.recordStepTime(time.Since(start).Seconds())
+	r.recordStepTime(time.Since(start).Seconds() - (r.s.Loaded().Seconds - loaded))
 	if err := traced.flush(); err != nil {
 		return nil, err
 	}
@@ -334,7 +334,7 @@ func (t *trace) flush() error {
 func (r *Run) Spans() []session.Span { return r.s.Spans() }
 
 // recordStepTime takes the seconds of a step into the report: the first step's, and the
-// fastest.
+// fastest. The reading of weights in a step is loading, and not in them.
 func (r *Run) recordStepTime(seconds float64) {
 	if r.first == 0 {
 		r.first = seconds
@@ -396,7 +396,8 @@ type CacheReport struct {
 // Report returns the costs so far. Seconds is the time of the fastest step.
 // FirstSeconds is the time of the first step, which also computes everything that
 // depends on the text alone. Resident is the weight memory of the device that holds the
-// most, with the slots of streamed weights, at the time when it holds most.
+// most, with the slots of streamed weights, at the time when it held most. LoadSeconds has the
+// weights too that were read once the request had begun.
 func (r *Run) Report() Report {
 	l := r.s.Loaded()
 	hits, misses := r.eng.Cache()

@@ -71,7 +71,7 @@ func (r *Run) Stream(ctx context.Context, visit func(name string, frame int, t *
 	if r.micro > 1 {
 		return fault.New(models.ErrBatch, nil, "%d microbatches: parts of an output are handed over for the whole batch, so want 1", r.micro)
 	}
-	start := time.Now()
+	start, loaded := time.Now(), r.s.Loaded().Seconds
 	if err := r.feedStep(ctx); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (r *Run) Stream(ctx context.Context, visit func(name string, frame int, t *
 	if err != nil {
 		return err
 	}
-	r.recordStepTime(time.Since(start).Seconds())
+	r.recordStepTime(time.Since(start).Seconds() - (r.s.Loaded().Seconds - loaded))
 	return nil
 }
 

@@ -184,9 +184,9 @@ func TestResidency(t *testing.T) {
 		}
 		return 1, 1
 	}
-	// The weights of the text leave after its call; w0 and w1 can be streamed.
-	stay := graph.WeightMemory{Stay: 3 * half, Leave: half}
-	one := graph.WeightMemory{Stay: 2 * half, Leave: half, Slots: half, SlotCount: 1, Step: half}
+	// The weights of the text leave after its call, the others follow; w0 and w1 can be streamed.
+	stay := graph.WeightMemory{Stay: 3 * half, Leave: half, Follow: 3 * half}
+	one := graph.WeightMemory{Stay: 2 * half, Leave: half, Follow: 2 * half, Slots: half, SlotCount: 1, Step: half}
 	for _, c := range []struct {
 		what    string
 		passes  graph.Passes
@@ -194,38 +194,38 @@ func TestResidency(t *testing.T) {
 		moments []graph.Moment
 	}{
 		{"one pass", graph.Passes{}, stay, []graph.Moment{
-			{4 * half, half, half},     // the text and the latent
+			{half, half, half},         // the text and the latent
 			{3 * half, 2 * half, half}, // and ctx, for the rest of the request
 			{3 * half, 2 * half, half}, // h0 instead of the latent
 			{3 * half, 2 * half, half}, // h1 in h0's memory
 		}},
 		{"two passes: the other's text, ctx and latent stay", graph.Passes{N: 2}, stay, []graph.Moment{
-			{4 * half, 3 * half, 2 * half}, {3 * half, 4 * half, 2 * half}, {3 * half, 4 * half, 2 * half}, {3 * half, 4 * half, 2 * half},
+			{half, 3 * half, 2 * half}, {3 * half, 4 * half, 2 * half}, {3 * half, 4 * half, 2 * half}, {3 * half, 4 * half, 2 * half},
 		}},
-		{"each block stands for three", graph.Passes{Times: three}, graph.WeightMemory{Stay: 7 * half, Leave: half}, []graph.Moment{
-			{8 * half, half, half}, {7 * half, 2 * half, half}, {7 * half, 2 * half, half}, {7 * half, 2 * half, half},
+		{"each block stands for three", graph.Passes{Times: three}, graph.WeightMemory{Stay: 7 * half, Leave: half, Follow: 7 * half}, []graph.Moment{
+			{half, half, half}, {7 * half, 2 * half, half}, {7 * half, 2 * half, half}, {7 * half, 2 * half, half},
 		}},
 		{"both blocks streamed, one read ahead", graph.Passes{Offload: graph.Offload{Stream: true, Depth: 1}},
-			graph.WeightMemory{Stay: half, Leave: half, Slots: 2 * half, SlotCount: 2, Step: 2 * half}, []graph.Moment{
-				{4 * half, half, half}, {3 * half, 2 * half, half}, {3 * half, 2 * half, half}, {3 * half, 2 * half, half},
+			graph.WeightMemory{Stay: half, Leave: half, Follow: half, Slots: 2 * half, SlotCount: 2, Step: 2 * half}, []graph.Moment{
+				{3 * half, half, half}, {3 * half, 2 * half, half}, {3 * half, 2 * half, half}, {3 * half, 2 * half, half},
 			}},
 		{"nothing read ahead", graph.Passes{Offload: graph.Offload{Stream: true}},
-			graph.WeightMemory{Stay: half, Leave: half, Slots: half, SlotCount: 1, Step: 2 * half}, []graph.Moment{
-				{3 * half, half, half}, {2 * half, 2 * half, half}, {2 * half, 2 * half, half}, {2 * half, 2 * half, half},
+			graph.WeightMemory{Stay: half, Leave: half, Follow: half, Slots: half, SlotCount: 1, Step: 2 * half}, []graph.Moment{
+				{2 * half, half, half}, {2 * half, 2 * half, half}, {2 * half, 2 * half, half}, {2 * half, 2 * half, half},
 			}},
 		{"no more slots than blocks", graph.Passes{Offload: graph.Offload{Stream: true, Keep: 1, Depth: 4}}, one, []graph.Moment{
-			{4 * half, half, half}, {3 * half, 2 * half, half}, {3 * half, 2 * half, half}, {3 * half, 2 * half, half},
+			{2 * half, half, half}, {3 * half, 2 * half, half}, {3 * half, 2 * half, half}, {3 * half, 2 * half, half},
 		}},
 		{"as many kept as there are", graph.Passes{Offload: graph.Offload{Stream: true, Keep: 2, Depth: 1}}, stay, []graph.Moment{
-			{4 * half, half, half}, {3 * half, 2 * half, half}, {3 * half, 2 * half, half}, {3 * half, 2 * half, half},
+			{half, half, half}, {3 * half, 2 * half, half}, {3 * half, 2 * half, half}, {3 * half, 2 * half, half},
 		}},
 		{"four of six blocks kept", graph.Passes{Times: three, Offload: graph.Offload{Stream: true, Keep: 4, Depth: 9}},
-			graph.WeightMemory{Stay: 5 * half, Leave: half, Slots: 2 * half, SlotCount: 2, Step: 2 * half}, []graph.Moment{
-				{8 * half, half, half}, {7 * half, 2 * half, half}, {7 * half, 2 * half, half}, {7 * half, 2 * half, half},
+			graph.WeightMemory{Stay: 5 * half, Leave: half, Follow: 5 * half, Slots: 2 * half, SlotCount: 2, Step: 2 * half}, []graph.Moment{
+				{3 * half, half, half}, {7 * half, 2 * half, half}, {7 * half, 2 * half, half}, {7 * half, 2 * half, half},
 			}},
 		{"two passes call by call", graph.Passes{N: 2, Offload: graph.Offload{Stream: true}},
-			graph.WeightMemory{Stay: half, Leave: half, Slots: half, SlotCount: 1, Step: 2 * half}, []graph.Moment{
-				{3 * half, 3 * half, 2 * half}, {2 * half, 4 * half, 2 * half}, {2 * half, 4 * half, 2 * half}, {2 * half, 4 * half, 2 * half},
+			graph.WeightMemory{Stay: half, Leave: half, Follow: half, Slots: half, SlotCount: 1, Step: 2 * half}, []graph.Moment{
+				{2 * half, 3 * half, 2 * half}, {2 * half, 4 * half, 2 * half}, {2 * half, 4 * half, 2 * half}, {2 * half, 4 * half, 2 * half},
 			}},
 	} {
 		got, err := twoBlocks(t).Residency(c.passes)

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 
 	"weft/mesh"
 	"weft/sharding"
@@ -34,9 +35,13 @@ const (
 	Leaves
 	// Streams: it is read for the one call that uses it, and goes with that call.
 	Streams
+	// Follows: from the moment at which those that leave have gone for the first time to the
+	// end, because no call of the request reads it. So the two are not there together in
+	// the first request.
+	Follows
 )
 
-func (r Residence) String() string { return [...]string{"stays", "leaves", "streams"}[r] }
+func (r Residence) String() string { return [...]string{"stays", "leaves", "streams", "follows"}[r] }
 
 // SlotAlignment is where a weight begins within a slot: what an engine needs to read host
 // memory in place.
@@ -57,6 +62,8 @@ type Placement struct {
 	// Layers is how many layers of the step have weights that could be streamed. Keep of
 	// them, or all, keep them.
 	Layers int
+	// AnyLeaves says that some weight leaves.
+	AnyLeaves bool
 
 	shares []layerShare // by call
 }
@@ -65,14 +72,15 @@ type Placement struct {
 // these keep their weights.
 type layerShare struct{ layers, kept fraction }
 
-// Place decides where each weight of the graph is, and when.
+// Place decides where each weight of the graph is, and when. A weight follows only where others
+// leave.
 func (g *Graph) Place(o Offload) Placement { return g.place(Passes{Offload: o}) }
 
 // place is Place for a graph whose calls may stand for several layers. Such a call has its
 // weights in Streamed if any of these layers streams them.
 func (g *Graph) place(passes Passes) Placement {
 	o := passes.Offload
-	readers, only := g.weightReaders()
+	readers, uses := g.weightReaders()
 	layers := g.layerWeights(readers)
 	var all fraction
 	before := map[string]fraction{} // by layer: those of the step that run before it
@@ -102,17 +110,23 @@ func (g *Graph) place(passes Passes) Placement {
 		}
 	}
 	p.Layers = int(all.of(1))
-	for i, list := range p.Streamed {
+	for _, list := range p.Streamed {
 		for _, w := range list {
 			p.Of[g.Weights[w].Name] = Streams
 		}
-		for _, r := range g.Calls[i].Args {
-			if _, known := p.Of[r.Name]; r.Weight && !known {
-				p.Of[r.Name] = Stays
-				if only[r.Name] {
-					p.Of[r.Name] = Leaves
-				}
-			}
+	}
+	for name, u := range uses {
+		if _, streams := p.Of[name]; !streams && !u.step {
+			p.Of[name], p.AnyLeaves = Leaves, true
+		}
+	}
+	for name, u := range uses {
+		switch _, known := p.Of[name]; {
+		case known:
+		case p.AnyLeaves && !u.request:
+			p.Of[name] = Follows
+		default:
+			p.Of[name] = Stays
 		}
 	}
 	return p
@@ -135,10 +149,12 @@ func (p Placement) Slots(g *Graph, stage int) int {
 	return min(p.Depth+1, int(max(request.of(1), step.of(1))))
 }
 
-// weightReaders counts the calls that read each weight, and says of which only calls of the
-// request do.
-func (g *Graph) weightReaders() (readers map[string]int, onlyRequest map[string]bool) {
-	readers, onlyRequest = map[string]int{}, map[string]bool{}
+// weightUse says by which calls a weight is read.
+type weightUse struct{ request, step bool }
+
+// weightReaders counts the calls that read each weight, and says of what kinds they are.
+func (g *Graph) weightReaders() (readers map[string]int, uses map[string]weightUse) {
+	readers, uses = map[string]int{}, map[string]weightUse{}
 	for _, c := range g.Calls {
 		seen := map[string]bool{}
 		for _, r := range c.Args {
@@ -146,13 +162,12 @@ func (g *Graph) weightReaders() (readers map[string]int, onlyRequest map[string]
 				continue
 			}
 			seen[r.Name] = true
-			if readers[r.Name]++; readers[r.Name] == 1 {
-				onlyRequest[r.Name] = true
-			}
-			onlyRequest[r.Name] = onlyRequest[r.Name] && c.Request
+			readers[r.Name]++
+			u := uses[r.Name]
+			uses[r.Name] = weightUse{u.request || c.Request, u.step || !c.Request}
 		}
 	}
-	return readers, onlyRequest
+	return readers, uses
 }
 
 // layerWeights lists, for each call of a layer, the weights that it alone reads.
@@ -179,9 +194,9 @@ func (g *Graph) layerWeights(readers map[string]int) [][]int {
 
 // WeightMemory is what a device holds of the weights.
 type WeightMemory struct {
-	// Stay is there throughout. Leave is there from loading until the calls of the request
-	// have run.
-	Stay, Leave int64
+	// Stay is there in every step. Leave is there from loading until the calls of the request
+	// have run. Follow is the part of Stay that comes only then, in the first request.
+	Stay, Leave, Follow int64
 	// Slots is the memory in which streamed weights take turns: SlotCount slots, each as large
 	// as what the largest of the calls streams.
 	Slots     int64
@@ -190,16 +205,20 @@ type WeightMemory struct {
 	Step, Request int64
 }
 
-// Most is the most that a device holds of the weights at a time.
-func (m WeightMemory) Most() int64 { return m.Stay + m.Leave + m.Slots }
+// Most is the most that a device holds of the weights at a time, up to the end of the first request.
+func (m WeightMemory) Most() int64 { return max(m.At(true), m.At(false)) }
 
-// At is what a device holds of the weights during a call of the request, or of a step.
+// At is what a device holds of the weights during a call of the first request, or of a step.
 func (m WeightMemory) At(request bool) int64 {
 	if request {
-		return m.Most()
+		return m.Stay - m.Follow + m.Leave + m.Slots
 	}
 	return m.Stay + m.Slots
 }
+
+// Together is what a device holds of the weights where those that leave are there beside those that
+// follow: as a request begins again, and throughout if none shall leave.
+func (m WeightMemory) Together() int64 { return m.Stay + m.Leave + m.Slots }
 
 // WeightMemory counts what each device holds of the weights, by the position in the graph's
 // mesh. Error: that of Spec.Local.
@@ -215,9 +234,9 @@ func (g *Graph) WeightMemory(o Offload) ([]WeightMemory, error) {
 
 // eachPlaced counts the weights. It calls on with the devices that hold a weight, or that a
 // call's weights are streamed to, and with what that adds to their memory. visit, unless it
-// is nil, hears of each weight that some call reads: its size, and what stays of it and what
-// leaves, for all layers that its call stands for.
-func (g *Graph) eachPlaced(passes Passes, on func(home *mesh.Mesh, add func(*WeightMemory)), visit func(w Weight, once, stays, leaves int64)) error {
+// is nil, hears of each weight that some call reads: its size, and what it adds, for all layers
+// that its call stands for.
+func (g *Graph) eachPlaced(passes Passes, on func(home *mesh.Mesh, add func(*WeightMemory)), visit func(w Weight, once int64, add WeightMemory)) error {
 	p := g.place(passes)
 	of := map[string]int{} // by weight: the call that it is streamed with
 	for i, list := range p.Streamed {
@@ -238,6 +257,8 @@ func (g *Graph) eachPlaced(passes Passes, on func(home *mesh.Mesh, add func(*Wei
 			add.Leave = all
 		case Stays:
 			add.Stay = all
+		case Follows:
+			add.Stay, add.Follow = all, all
 		default:
 			i := of[w.Name]
 			aligned[i] += AlignedSize(once)
@@ -246,14 +267,17 @@ func (g *Graph) eachPlaced(passes Passes, on func(home *mesh.Mesh, add func(*Wei
 				add.Request = all - add.Stay
 			} else {
 				add.Step = all - add.Stay
+				if p.AnyLeaves {
+					add.Follow = add.Stay
+				}
 			}
 		}
 		on(home, func(m *WeightMemory) {
-			m.Stay, m.Leave = m.Stay+add.Stay, m.Leave+add.Leave
+			m.Stay, m.Leave, m.Follow = m.Stay+add.Stay, m.Leave+add.Leave, m.Follow+add.Follow
 			m.Step, m.Request = m.Step+add.Step, m.Request+add.Request
 		})
 		if visit != nil {
-			visit(w, once, add.Stay, add.Leave)
+			visit(w, once, add)
 		}
 	})
 	if err != nil {
@@ -269,14 +293,14 @@ func (g *Graph) eachPlaced(passes Passes, on func(home *mesh.Mesh, add func(*Wei
 	return nil
 }
 
-// HostBytes is the size of the weights with that residence in host memory that all devices
+// HostBytes is the size of the weights with one of those residences in host memory that all devices
 // share: a part that several devices hold is there once.
-func (g *Graph) HostBytes(p Placement, of Residence) (int64, error) {
+func (g *Graph) HostBytes(p Placement, of ...Residence) (int64, error) {
 	n := int64(0)
 	homes := g.Homes()
 	for _, w := range g.Weights {
 		home := homes[w.Name]
-		if home == nil || p.Of[w.Name] != of {
+		if home == nil || !slices.Contains(of, p.Of[w.Name]) {
 			continue
 		}
 		bytes, err := w.Bytes(home)

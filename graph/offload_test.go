@@ -40,7 +40,8 @@ func twoCallsALayer(t testing.TB, n int) *graph.Graph {
 }
 
 // A layer's calls keep their weights together; what several calls read stays, and what only the
-// request reads leaves, or is streamed where layers are.
+// request reads leaves, or is streamed where layers are. Where something leaves, what only steps
+// read follows.
 func TestPlace(t *testing.T) {
 	const n, half = 3, rows * columns / 2 * 4
 	g := twoCallsALayer(t, n)
@@ -49,12 +50,12 @@ func TestPlace(t *testing.T) {
 		kept   int // layers
 		memory graph.WeightMemory
 	}{
-		{graph.Offload{}, n, graph.WeightMemory{Stay: 7 * half, Leave: 3 * half}},
+		{graph.Offload{}, n, graph.WeightMemory{Stay: 7 * half, Leave: 3 * half, Follow: 7 * half}},
 		{graph.Offload{Stream: true, Depth: 1}, 0, graph.WeightMemory{Stay: half, Slots: 2 * half, SlotCount: 2, Step: 6 * half, Request: 3 * half}},
 		{graph.Offload{Stream: true, Keep: 1, Depth: 9}, 1, graph.WeightMemory{Stay: 3 * half, Slots: 4 * half, SlotCount: 4, Step: 4 * half, Request: 3 * half}},
 		{graph.Offload{Stream: true, Keep: 2}, 2, graph.WeightMemory{Stay: 5 * half, Slots: half, SlotCount: 1, Step: 2 * half, Request: 3 * half}},
-		{graph.Offload{Stream: true, Keep: 3, Depth: 1}, n, graph.WeightMemory{Stay: 7 * half, Leave: 3 * half}},
-		{graph.Offload{Stream: true, Keep: 99}, n, graph.WeightMemory{Stay: 7 * half, Leave: 3 * half}},
+		{graph.Offload{Stream: true, Keep: 3, Depth: 1}, n, graph.WeightMemory{Stay: 7 * half, Leave: 3 * half, Follow: 7 * half}},
+		{graph.Offload{Stream: true, Keep: 99}, n, graph.WeightMemory{Stay: 7 * half, Leave: 3 * half, Follow: 7 * half}},
 	} {
 		p := g.Place(c.o)
 		if p.Layers != n || p.Stream != (c.kept < n) {
@@ -66,21 +67,21 @@ func TestPlace(t *testing.T) {
 				of = graph.Stays
 			}
 			if !p.Stream {
-				text = graph.Leaves
+				of, text = graph.Follows, graph.Leaves
 			}
 			layer := fmt.Sprintf("blocks.%d.", i)
 			if p.Of[layer+"kv"] != of || p.Of[layer+"w"] != of || p.Of[layer+"text"] != text {
 				t.Errorf("%+v: layer %d: kv %v, w %v, text %v", c.o, i, p.Of[layer+"kv"], p.Of[layer+"w"], p.Of[layer+"text"])
 			}
 		}
-		if p.Of["all"] != graph.Stays {
+		if want := map[bool]graph.Residence{true: graph.Stays, false: graph.Follows}[p.Stream]; p.Of["all"] != want || p.AnyLeaves == p.Stream {
 			t.Errorf("%+v: what all blocks read %v", c.o, p.Of["all"])
 		}
 		got, err := g.WeightMemory(c.o)
 		if err != nil || len(got) != 2 || got[0] != c.memory || got[1] != c.memory {
 			t.Errorf("%+v: %+v, %v; want %+v", c.o, got, err, c.memory)
 		}
-		stays, err := g.HostBytes(p, graph.Stays)
+		stays, err := g.HostBytes(p, graph.Stays, graph.Follows)
 		if err != nil || stays != 2*c.memory.Stay {
 			t.Errorf("%+v: %d bytes stay in host memory, want %d: %v", c.o, stays, 2*c.memory.Stay, err)
 		}

@@ -25,12 +25,9 @@ const SlotsName = "slots"
 func (g *Graph) ResidentWeights(p Passes, request bool) ([]Resident, error) {
 	out := []Resident{}
 	var m WeightMemory
-	err := g.eachPlaced(p, func(_ *mesh.Mesh, add func(*WeightMemory)) { add(&m) }, func(w Weight, once, stays, leaves int64) {
-		if request {
-			stays += leaves
-		}
-		if stays > 0 {
-			out = append(out, Resident{w.Name, once, stays})
+	err := g.eachPlaced(p, func(_ *mesh.Mesh, add func(*WeightMemory)) { add(&m) }, func(w Weight, once int64, its WeightMemory) {
+		if n := its.At(request); n > 0 {
+			out = append(out, Resident{w.Name, once, n})
 		}
 	})
 	if m.Slots > 0 {

@@ -180,13 +180,17 @@ func (e *explainer) addStageWeights(h *holdings, g *scaledGraph, st pipelineStag
 	whole, streamed := g.Place(graph.Offload{}), g.Place(graph.Offload{Stream: true})
 	var fixed, inSlots []Part
 	err := g.eachStageWeight(s.lastLayer, func(w graph.Weight, place weightPlace, once, all int64) {
-		if whole.Of[w.Name] == graph.Leaves && !call.request {
+		placed := whole
+		if at.streams {
+			placed = streamed
+		}
+		if where := placed.Of[w.Name]; whole.Of[w.Name] == graph.Leaves && !call.request || where == graph.Follows && call.request {
 			return
 		}
 		p := n.weightPart(graph.Resident{Name: w.Name, Once: once, Bytes: all})
 		switch {
 		case place == inLayers && at.streams && streamed.Of[w.Name] == graph.Streams:
-			if whole.Of[w.Name] == graph.Stays {
+			if whole.Of[w.Name] != graph.Leaves && !(call.request && streamed.AnyLeaves) {
 				p.Rule += fmt.Sprintf("; %d of %d layers keep it", at.kept, st.of)
 				inSlots = n.add(inSlots, p)
 			}

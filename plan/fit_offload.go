@@ -16,6 +16,9 @@ type Load struct {
 	Offload graph.Offload
 	// LeaversStay says that the weights that only the beginning of a request reads stay.
 	LeaversStay bool
+	// Again says that requests begin again: what only their beginning reads comes back then,
+	// beside what followed it in the first request.
+	Again bool
 
 	temps map[string]int64 // by program: what it holds beside its arguments
 }
@@ -78,7 +81,10 @@ func (l Load) Bytes() (int64, error) {
 
 // weightsAt is what there is of weights during a call of the request, or of a step.
 func (l Load) weightsAt(w graph.WeightMemory, request bool) int64 {
-	return w.At(request || l.LeaversStay)
+	if l.LeaversStay || l.Again && request {
+		return w.Together()
+	}
+	return w.At(request)
 }
 
 // moments gives the bytes of the values that a device holds as each call begins, of all lanes.
@@ -144,8 +150,12 @@ func sharedWeights(g *graph.Graph, o graph.Offload, each []graph.WeightMemory) (
 	for _, w := range each {
 		out.Slots += w.Slots
 	}
-	if out.Stay, err = g.HostBytes(p, graph.Stays); err == nil {
-		out.Leave, err = g.HostBytes(p, graph.Leaves)
+	if out.Stay, err = g.HostBytes(p, graph.Stays, graph.Follows); err != nil {
+		return out, err
 	}
+	if out.Leave, err = g.HostBytes(p, graph.Leaves); err != nil {
+		return out, err
+	}
+	out.Follow, err = g.HostBytes(p, graph.Follows)
 	return out, err
 }

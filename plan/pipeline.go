@@ -31,6 +31,7 @@ type stageParts struct {
 	// Of the weights in layers, what could be streamed with a step's calls and with those of the
 	// request.
 	stepLayers, requestLayers int64
+	leaveStreamed             bool // where layers are streamed, some weights still leave
 	offload                   graph.Offload
 	slot                      int64 // bytes of one
 	calls                     []stageCall
@@ -39,8 +40,17 @@ type stageParts struct {
 }
 
 // placeWeights are the bytes of weights that stay, and of those that leave once a request has
-// begun, where nothing is streamed.
-type placeWeights struct{ stay, leave int64 }
+// begun, where nothing is streamed; and of those that stay the part that comes only then, where
+// nothing is streamed and where all layers are.
+type placeWeights struct{ stay, leave, follow, followStreamed int64 }
+
+// follows is what comes once others have left.
+func (p placeWeights) follows(streams bool) int64 {
+	if streams {
+		return p.followStreamed
+	}
+	return p.follow
+}
 
 // stageCall is what a device holds, besides weights, as a call runs.
 type stageCall struct {
@@ -107,12 +117,19 @@ func (g *scaledGraph) measureStageParts(held *graph.Residency) (stageParts, erro
 		}
 	}
 	whole, streamed := g.Place(graph.Offload{}), g.Place(graph.Offload{Stream: true})
+	s.leaveStreamed = streamed.AnyLeaves
 	err := g.eachStageWeight(s.lastLayer, func(w graph.Weight, place weightPlace, _, n int64) {
 		leaves, streams := whole.Of[w.Name] == graph.Leaves, place == inLayers && streamed.Of[w.Name] == graph.Streams
 		if at := &s.weights[place]; leaves {
 			at.leave += n
 		} else {
 			at.stay += n
+			if whole.Of[w.Name] == graph.Follows {
+				at.follow += n
+			}
+			if streamed.Of[w.Name] == graph.Follows {
+				at.followStreamed += n
+			}
 		}
 		switch {
 		case streams && leaves:
@@ -162,13 +179,15 @@ func (s *stageParts) stageWeights(at stagePlace, request bool) (fixed, streamed,
 	in := s.weights[inLayers]
 	fixed = in.stay
 	if request {
-		fixed += in.leave
+		fixed += in.leave - in.follows(at.streams)
 	}
 	if at.streams {
 		if fixed -= s.stepLayers; request {
 			fixed -= s.requestLayers
 		}
-		streamed = s.stepLayers * at.kept / s.layers
+		if !request || !s.leaveStreamed {
+			streamed = s.stepLayers * at.kept / s.layers
+		}
 	}
 	fixed = fixed * at.layers / s.layers
 	all = fixed + streamed + at.slots*s.slot
@@ -177,7 +196,7 @@ func (s *stageParts) stageWeights(at stagePlace, request bool) (fixed, streamed,
 			continue
 		}
 		if all += s.weights[place].stay; request {
-			all += s.weights[place].leave
+			all += s.weights[place].leave - s.weights[place].follows(at.streams)
 		}
 	}
 	return fixed, streamed, all

@@ -13,13 +13,24 @@ func (s *Session) bringLeavers(ctx context.Context, progress Progress) error {
 	if !s.left {
 		return nil
 	}
-	n, err := s.loadWeights(ctx, progress, func(name string) bool { return s.placed.Of[name] == graph.Leaves })
-	s.loaded.BytesRead += n
-	if err != nil {
+	if err := s.loadTimed(ctx, progress, func(name string) bool { return s.placed.Of[name] == graph.Leaves }); err != nil {
 		return fmt.Errorf("a request begins again: %w", err)
 	}
 	s.left = false
+	for i, m := range s.loaded.Weights {
+		s.loaded.ResidentBytes[i] = m.Together()
+	}
 	return nil
+}
+
+// bringFollowers reads the weights that waited until others had left.
+func (s *Session) bringFollowers(ctx context.Context, progress Progress) error {
+	if !s.waiting {
+		return nil
+	}
+	err := s.loadTimed(ctx, progress, func(name string) bool { return s.placed.Of[name] == graph.Follows })
+	s.waiting = err != nil
+	return err
 }
 
 // sendLeavers lets go of the weights that only the calls of the request read. Where an engine
@@ -62,10 +73,10 @@ func (s *Session) ForgetLanes() {
 	s.lanes = map[string]*lane{}
 }
 
-// HostBytes is what the weights that are there take of host memory, with the slots of those that
-// are streamed, where a part that several devices hold is there once.
+// HostBytes is what the weights that are there between two requests take of host memory, with the
+// slots of those that are streamed, where a part that several devices hold is there once.
 func (s *Session) HostBytes() int64 {
-	n, _ := s.g.HostBytes(s.placed, graph.Stays) // loading has counted them, without an error
+	n, _ := s.g.HostBytes(s.placed, graph.Stays, graph.Follows) // loading has counted them, without an error
 	if !s.left {
 		leave, _ := s.g.HostBytes(s.placed, graph.Leaves)
 		n += leave

@@ -17,7 +17,7 @@ import (
 // Loaded reports the bytes and the time of a Load.
 type Loaded struct {
 	BytesRead     int64   // of tensor data, from files
-	ResidentBytes []int64 // the most that each device holds of the weights, by mesh position
+	ResidentBytes []int64 // the most that each device has held of the weights, by mesh position
 	Seconds       float64
 	// Weights has, for each device by mesh position, what stays, leaves and is streamed.
 	Weights []graph.WeightMemory
@@ -32,11 +32,11 @@ func (l Loaded) MaxResident() int64 {
 	return most
 }
 
-// Load reads every weight of the graph from a checkpoint. Each device's shard is read
+// Load reads the weights of the graph from a checkpoint. Each device's shard is read
 // straight into the memory that the device uses. stored translates an official name into the
 // checkpoint's. The weights that only calls of the request read leave the devices once these
-// calls have run, and are read again when a request begins again: the checkpoint stays open as
-// long as the session.
+// calls have run; only then the others are read, in the first Run. What has left is read again
+// when a request begins again. So the checkpoint stays open as long as the session.
 func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored func(string) string, progress Progress) error {
 	return s.LoadOffloaded(ctx, c, stored, graph.Offload{}, progress)
 }
@@ -44,23 +44,36 @@ func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored fun
 // LoadOffloaded is Load of the weights that are not streamed. Those that are come with the
 // calls that read them.
 func (s *Session) LoadOffloaded(ctx context.Context, c *checkpoint.Checkpoint, stored func(string) string, o graph.Offload, progress Progress) error {
-	start := time.Now()
 	s.stopStreams()
 	s.placed, s.source = s.g.Place(o), weightSource{c, stored}
+	s.waiting = s.placed.AnyLeaves && !s.keepLeavers
 	held, err := s.g.WeightMemory(o)
 	if err != nil {
 		return err
 	}
 	s.loaded = Loaded{Weights: held}
 	for _, m := range held {
-		s.loaded.ResidentBytes = append(s.loaded.ResidentBytes, m.Most())
+		most := m.Together()
+		if s.waiting {
+			most = m.Most()
+		}
+		s.loaded.ResidentBytes = append(s.loaded.ResidentBytes, most)
 	}
 	if err := s.makeStreams(); err != nil {
 		return err
 	}
-	n, err := s.loadWeights(ctx, progress, func(name string) bool { return s.placed.Of[name] != graph.Streams })
-	s.loaded.BytesRead = n
-	s.loaded.Seconds = time.Since(start).Seconds()
+	return s.loadTimed(ctx, progress, func(name string) bool {
+		where := s.placed.Of[name]
+		return where != graph.Streams && !(s.waiting && where == graph.Follows)
+	})
+}
+
+// loadTimed is loadWeights, and adds the bytes and the time to what loading took.
+func (s *Session) loadTimed(ctx context.Context, progress Progress, which func(name string) bool) error {
+	start := time.Now()
+	n, err := s.loadWeights(ctx, progress, which)
+	s.loaded.BytesRead += n
+	s.loaded.Seconds += time.Since(start).Seconds()
 	return err
 }
 

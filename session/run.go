@@ -64,6 +64,9 @@ func (s *Session) Run(ctx context.Context, lanes []string, o RunOptions) ([]map[
 	run := s.newRun(o, lanes, tick)
 	err := s.beginRequest(ctx, run)
 	if err == nil {
+		err = s.bringFollowers(ctx, o.Progress)
+	}
+	if err == nil {
 		err = s.runStep(ctx, run)
 	}
 	if err != nil {

@@ -48,6 +48,7 @@ type Session struct {
 	source      weightSource          // which they were loaded from
 	left        bool                  // the weights that only a request needs are gone
 	keepLeavers bool                  // these weights shall not go
+	waiting     bool                  // the weights that follow these have not come yet
 	streams     []*weightStream       // of weights that are not on the devices, by pipeline stage
 	lanes       map[string]*lane
 	lastUses    [][]string

@@ -87,8 +87,8 @@ func open(t testing.TB) (*session.Session, *int) {
 		t.Fatal(err)
 	}
 	const all = 4 * rows * columns
-	if l := s.Loaded(); l.BytesRead != 2*all || !slices.Equal(l.ResidentBytes, []int64{all, all}) || l.MaxResident() != all {
-		t.Errorf("loaded %+v: want two weights of %d bytes, half of each on a device", l, all)
+	if l := s.Loaded(); l.BytesRead != all || !slices.Equal(l.ResidentBytes, []int64{all / 2, all / 2}) || l.MaxResident() != all/2 {
+		t.Errorf("loaded %+v: want one of two weights of %d bytes, half of it on a device, and room for the other when it has left", l, all)
 	}
 	return s, &compiled
 }
