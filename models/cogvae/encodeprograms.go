@@ -69,7 +69,7 @@ func (s *build) buildDownStages() error {
 	names := s.downNames()
 	last := len(names) - 2
 	for k, name := range names {
-		err := s.define(s.ProgramName(name), 1<<max(0, last-k), func(p *programBuilder) {
+		err := s.defineProgram(s.ProgramName(name), 1<<max(0, last-k), func(p *programBuilder) {
 			var x spmd.Tensor
 			if k == 0 {
 				x = p.causalConv("encoder.conv_in.conv", p.joinPictures())

@@ -22,9 +22,9 @@ type build struct {
 	continues bool
 }
 
-// define builds a program, which begins at perLatent positions along a side for each latent
+// defineProgram builds a program, which begins at perLatent positions along a side for each latent
 // position.
-func (s *build) define(name string, perLatent int, define func(p *programBuilder)) error {
+func (s *build) defineProgram(name string, perLatent int, define func(p *programBuilder)) error {
 	return s.Define(name, perLatent, func(p *vae.Program) { define(&programBuilder{p, s}) })
 }
 
@@ -93,7 +93,7 @@ func (s *build) buildDecoder() (*graph.Graph, error) {
 func (s *build) buildLatents() error {
 	c, l := s.m.c, s.Layout
 	s.FrameInputs("z", c.Latents, l.Frames, l.Rows, l.Cols)
-	return s.define("latents", 1, func(p *programBuilder) {
+	return s.defineProgram("latents", 1, func(p *programBuilder) {
 		x := p.Mul(p.Transpose(p.Value(vae.Port("z", 0)), 0, 2, 3, 4, 1), p.Factor())
 		x = p.Compute(p.CutOver(x))
 		p.OutputFrames("latent", x)
@@ -128,7 +128,7 @@ func (s *build) upShape(k, frames int) []int {
 func (s *build) buildUpStages() error {
 	names := s.upNames()
 	for k, name := range names {
-		err := s.define(s.ProgramName(name), 1<<max(0, k-1), func(p *programBuilder) {
+		err := s.defineProgram(s.ProgramName(name), 1<<max(0, k-1), func(p *programBuilder) {
 			if k == 0 {
 				z := p.joinLatents()
 				p.OutputValue(name, p.applyMiddle("decoder", p.causalConv("decoder.conv_in.conv", z), p.spatialNorm(z)))

@@ -62,17 +62,17 @@ func (k *chain) addDownsample(name string, of stage) {
 			own, before = []int{-1, 0}, []int{-3, -2}
 		}
 		x := p.Window(stream, from, own...)
-		y := p.fold(p.convolve("conv.conv", p.Concat(1, p.Window(stream, from, before...), x)))
+		y := p.positionsToChannels(p.convolve("conv.conv", p.Concat(1, p.Window(stream, from, before...), x)))
 		if of.time && p.first { // of half as many positions as there are places for
 			y = p.Concat(4, y, y)
 		}
-		return p.Add(y, p.averageGroups(p.fold(x), out))
+		return p.Add(y, p.averageGroups(p.positionsToChannels(x), out))
 	})
 }
 
-// fold puts frames and 2 x 2 positions (B, T, H, W, C) behind each other among the channels:
+// positionsToChannels puts frames and 2 x 2 positions (B, T, H, W, C) behind each other among the channels:
 // (B, 1, H/2, W/2, T 2 2 C). Of the places within the channels, C varies fastest.
-func (p *programBuilder) fold(x spmd.Tensor) spmd.Tensor {
+func (p *programBuilder) positionsToChannels(x spmd.Tensor) spmd.Tensor {
 	x = p.SplitDim(p.SplitDim(x, 3, x.Dim(3)/2, 2), 2, x.Dim(2)/2, 2) // B, T, H', 2, W', 2, C
 	return p.ExpandDim(p.MergeDims(p.Transpose(x, 0, 2, 4, 1, 3, 5, 6), 3, 4), 1)
 }

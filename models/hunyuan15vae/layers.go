@@ -98,10 +98,10 @@ func (c *chain) add(l layer) map[string]*vae.Sequence {
 	if l.ofAll {
 		first = l.program
 	} else {
-		c.define(first, l, true)
+		c.defineProgram(first, l, true)
 	}
 	if l.ofAll || l.frames > 1 {
-		c.define(l.program, l, false)
+		c.defineProgram(l.program, l, false)
 	}
 	if c.err != nil {
 		return nil
@@ -118,8 +118,8 @@ func (c *chain) add(l layer) map[string]*vae.Sequence {
 	}})
 }
 
-// define builds a program of a layer, unless layers before it share it.
-func (c *chain) define(name string, l layer, first bool) {
+// defineProgram builds a program of a layer, unless layers before it share it.
+func (c *chain) defineProgram(name string, l layer, first bool) {
 	if c.err != nil || c.s.Graph.Programs[name] != nil {
 		return
 	}

@@ -79,7 +79,7 @@ func (j *join) buildBlend(t tile) error {
 			j.s.Value(vae.Port(value, k), of)
 		}
 	}
-	return j.s.define(name, 0, func(p *programBuilder) {
+	return j.s.defineProgram(name, 0, func(p *programBuilder) {
 		for k := range t.keep {
 			donor := vae.Port(j.made, k)
 			var x spmd.Tensor

@@ -70,7 +70,7 @@ func (s *build) downShape(k, frames int) []int {
 func (s *build) buildDownStages() error {
 	names := downNames()
 	for k, name := range names {
-		err := s.define(ofTile(name, s.frames), 1<<max(0, stages-1-k), func(p *programBuilder) {
+		err := s.defineProgram(ofTile(name, s.frames), 1<<max(0, stages-1-k), func(p *programBuilder) {
 			var x spmd.Tensor
 			if k == 0 {
 				x = p.causalConv("encoder.conv_in.conv", p.joinPictures())
@@ -113,7 +113,7 @@ func (p *programBuilder) joinPictures() spmd.Tensor {
 // parameters (B, 1, H, W, 2 C).
 func (s *build) buildPosterior() error {
 	s.Value(vae.Port("moment", 0), s.ValueOf(vae.Port("moments", 0)))
-	return s.define("posterior", 1, func(p *programBuilder) {
+	return s.defineProgram("posterior", 1, func(p *programBuilder) {
 		p.OutputPosterior(p.Value(vae.Port("moment", 0)), func(mean spmd.Tensor) spmd.Tensor { return p.Mul(mean, p.Factor()) })
 	})
 }

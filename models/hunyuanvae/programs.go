@@ -18,9 +18,9 @@ type build struct {
 	frames int // of the tile whose programs are under construction
 }
 
-// define builds a program, which begins at perLatent positions along a side for each latent
+// defineProgram builds a program, which begins at perLatent positions along a side for each latent
 // position.
-func (s *build) define(name string, perLatent int, define func(p *programBuilder)) error {
+func (s *build) defineProgram(name string, perLatent int, define func(p *programBuilder)) error {
 	return s.Define(name, perLatent, func(p *vae.Program) { define(&programBuilder{p, s}) })
 }
 
@@ -110,7 +110,7 @@ func (s *build) buildDecoder() (*graph.Graph, error) {
 func (s *build) buildLatents() error {
 	c, l := s.m.c, s.Layout
 	s.FrameInputs("z", c.Latents, l.Frames, l.Rows, l.Cols)
-	return s.define("latents", 1, func(p *programBuilder) {
+	return s.defineProgram("latents", 1, func(p *programBuilder) {
 		x := p.CutOver(p.Mul(p.Transpose(p.Value(vae.Port("z", 0)), 0, 2, 3, 4, 1), p.Factor()))
 		x = p.Compute(p.Linear("post_quant_conv", p.Compute(x), l.Pictures))
 		p.OutputFrames("latent", x)
@@ -146,7 +146,7 @@ func (s *build) upShape(k, frames int) []int {
 func (s *build) buildUpStages() error {
 	names := upNames()
 	for k, name := range names {
-		err := s.define(ofTile(name, s.frames), 1<<max(0, k-1), func(p *programBuilder) {
+		err := s.defineProgram(ofTile(name, s.frames), 1<<max(0, k-1), func(p *programBuilder) {
 			if k == 0 {
 				var frames []spmd.Tensor
 				for t := range s.frames {

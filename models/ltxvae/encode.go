@@ -98,18 +98,18 @@ func (k *chain) addFold(b downBlock) {
 		after, n = k.perLatent/2, 2
 	}
 	k.addFor(reader{norms: true, stream: true}, after, l, func(p *program) spmd.Tensor {
-		y := p.fold(p.convolve("conv.conv", p.Window(ready, from, under...)), n)
-		beside := p.fold(p.Window(stream, x, own...), n)
+		y := p.positionsToChannels(p.convolve("conv.conv", p.Window(ready, from, under...)), n)
+		beside := p.positionsToChannels(p.Window(stream, x, own...), n)
 		group := beside.Dim(4) / b.out
 		beside = p.Scale(p.Sum(p.SplitDim(beside, 4, b.out, group), -1), 1/float64(group))
 		return p.Add(y, p.DropDim(beside, 5))
 	})
 }
 
-// fold puts frames and n x n positions (B, T, H, W, C) behind each other among the channels:
+// positionsToChannels puts frames and n x n positions (B, T, H, W, C) behind each other among the channels:
 // (B, 1, H/n, W/n, C T n n). Within the channels, frames vary more slowly than rows, and rows than
 // columns.
-func (p *program) fold(x spmd.Tensor, n int) spmd.Tensor {
+func (p *program) positionsToChannels(x spmd.Tensor, n int) spmd.Tensor {
 	x = p.SplitDim(p.SplitDim(x, 3, x.Dim(3)/n, n), 2, x.Dim(2)/n, n) // B, T, H', n, W', n, C
 	return p.ExpandDim(p.MergeDims(p.Transpose(x, 0, 2, 4, 6, 1, 3, 5), 3, 4), 1)
 }

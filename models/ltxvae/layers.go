@@ -120,7 +120,7 @@ func (c *chain) add(l layer) map[string]*vae.Sequence {
 		return nil
 	}
 	if c.s.Graph.Programs[l.program] == nil {
-		if c.err = c.s.define(l.program, l.prefix, c.perLatent, l.define); c.err != nil {
+		if c.err = c.s.defineProgram(l.program, l.prefix, c.perLatent, l.define); c.err != nil {
 			return nil
 		}
 	}

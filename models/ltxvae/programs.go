@@ -38,8 +38,8 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	return s.buildDecoder()
 }
 
-// define builds a program.
-func (s *build) define(name, prefix string, perLatent int, define func(p *program)) error {
+// defineProgram builds a program.
+func (s *build) defineProgram(name, prefix string, perLatent int, define func(p *program)) error {
 	return s.Step.Build(name, prefix, func(base *step.ProgramBuilder) {
 		define(&program{&vae.Program{ProgramBuilder: base, Graph: s.Build, PerLatent: perLatent}, s})
 	})
@@ -129,7 +129,7 @@ func (s *build) addTimes() error {
 		return nil
 	}
 	s.Input(graph.Input{Name: "time", DType: dtype.F32, Shape: []int{s.Request.Batch, timeWidth}, Spec: s.Layout.Batch})
-	err := s.define("times", "", 1, func(p *program) {
+	err := s.defineProgram("times", "", 1, func(p *program) {
 		embed := func(stage string, rows, width int) spmd.Tensor {
 			embedder := stage + ".time_embedder.timestep_embedder."
 			e := p.PreciseMLP(embedder+"linear_1", embedder+"linear_2", p.Value("time"), s.Layout.Batch)

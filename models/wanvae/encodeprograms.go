@@ -124,11 +124,11 @@ func (s *build) buildDownStages() error {
 	c := s.m.c
 	for i := range c.DimMult {
 		before := c.stageResult(i - 1)
-		err := s.define(s.ProgramName(downName(i)), 1<<(len(c.DimMult)-1-i), func(p *programBuilder) {
+		err := s.defineProgram(s.ProgramName(downName(i)), 1<<(len(c.DimMult)-1-i), func(p *programBuilder) {
 			p.OutputFrames(downName(i), p.applyDownStage(i, p.Value(vae.Port(before, 0))))
 		})
 		if err == nil && c.halvesFrames(i) && !s.First {
-			err = s.define(halfName(i), 0, func(p *programBuilder) {
+			err = s.defineProgram(halfName(i), 0, func(p *programBuilder) {
 				p.OutputFrames(halfName(i), p.halveFrames(i))
 			})
 		} else if err == nil && c.halvesFrames(i) {
@@ -138,7 +138,7 @@ func (s *build) buildDownStages() error {
 			return err
 		}
 	}
-	return s.define(s.ProgramName("middle"), 1, func(p *programBuilder) {
+	return s.defineProgram(s.ProgramName("middle"), 1, func(p *programBuilder) {
 		x := p.applyMiddle("encoder", p.Value(vae.Port(c.stageResult(len(c.DimMult)-1), 0)))
 		x = p.CausalConv("encoder.head.2", p.Silu(p.normChannels("encoder.head.0", x)))
 		p.OutputPosterior(p.Linear("conv1", p.Compute(x), s.Layout.Pictures), func(mean spmd.Tensor) spmd.Tensor {

@@ -18,9 +18,9 @@ type build struct {
 	m *Model
 }
 
-// define builds a program, which begins at scale positions along a side for each latent
+// defineProgram builds a program, which begins at scale positions along a side for each latent
 // position.
-func (s *build) define(name string, scale int, define func(p *programBuilder)) error {
+func (s *build) defineProgram(name string, scale int, define func(p *programBuilder)) error {
 	return s.Define(name, scale, func(p *vae.Program) { define(&programBuilder{p, s}) })
 }
 
@@ -114,7 +114,7 @@ func (s *build) addStageCalls(stage, frame int) {
 func (s *build) buildLatents() error {
 	l, c := s.Layout, s.m.c
 	s.FrameInputs("z", c.ZDim, l.Frames, l.Rows, l.Cols)
-	return s.define("latents", 1, func(p *programBuilder) {
+	return s.defineProgram("latents", 1, func(p *programBuilder) {
 		x := p.Transpose(p.Value(vae.Port("z", 0)), 0, 2, 3, 4, 1)
 		x = p.Add(p.Mul(x, p.Value("latents_std")), p.Value("latents_mean"))
 		x = p.Linear("conv2", p.Compute(p.CutOver(x)), l.Pictures)
@@ -128,7 +128,7 @@ func (s *build) buildLatents() error {
 func (s *build) buildStages() error {
 	before := "latent"
 	for i, name := range s.stageNames() {
-		err := s.define(s.ProgramName(name), 1<<max(0, i-1), func(p *programBuilder) {
+		err := s.defineProgram(s.ProgramName(name), 1<<max(0, i-1), func(p *programBuilder) {
 			given := p.Value(vae.Port(before, 0))
 			if i == 0 {
 				p.OutputFrames(name, p.applyMiddle("decoder", p.CausalConv("decoder.conv1", given)))
