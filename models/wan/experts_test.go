@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"weft"
+	"weft/graph"
 	"weft/internal/modeltest"
 	"weft/models"
 	"weft/request"
@@ -98,8 +99,16 @@ func TestExpertsSwitchAtTheBoundary(t *testing.T) {
 	}
 	modeltest.Close(t, "dp=2: both texts at once", sampleOf(t, other, 0, "dp=2").Latents, out.Latents, 1e-4)
 	// One expert's weights are on the device, and each expert's bytes were read once.
-	if m := modeltest.Open(t, filepath.Join(other, "low_noise_model")); out.Report.Resident*2 != out.Report.BytesRead {
-		t.Errorf("%d bytes resident and %d read of twice %d parameters", out.Report.Resident, out.Report.BytesRead, len(m.Params(0)))
+	held, err := modeltest.Open(t, filepath.Join(other, "low_noise_model")).Hold(weft.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := held.Graph.WeightMemory(graph.Offload{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := out.Report; r.Resident != memory[0].Most() || r.BytesRead != 2*held.Bytes[0] {
+		t.Errorf("%d bytes resident and %d read of two experts of %d, of which at most %d are there together", r.Resident, r.BytesRead, held.Bytes[0], memory[0].Most())
 	}
 }
 
