@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 
+	"weft/engine"
 	"weft/graph"
 	"weft/mesh"
 	"weft/models"
@@ -55,6 +56,9 @@ func (d *PhaseDevices) formSeats(m *Model, f *batchForm, on *mesh.Mesh, micro in
 	}
 	if f.o.Compiled != "" {
 		return nil, "the programs were compiled for one video"
+	}
+	if d.eng.Info().Name == engine.CPU && d.costOfGraph(f.alone, micro, f.o).exchanges {
+		return nil, "the devices of one video wait for each other, and on the CPU there are as many threads as for one, since its bytes depend on their number"
 	}
 	o, req := f.o, f.req
 	o.Mesh = slices.Clone(on.Axes())

@@ -84,7 +84,9 @@ func (d *PhaseDevices) open(ctx context.Context) (err error) {
 	if d.eng = d.opt.Running; d.eng != nil {
 		return nil
 	}
-	d.eng, err = engine.Open(ctx, d.opt.Device, d.n*max(1, d.batch), d.opt.Engine)
+	o := d.opt.Engine
+	o.Alike = d.n
+	d.eng, err = engine.Open(ctx, d.opt.Device, d.n*max(1, d.batch), o)
 	if err != nil {
 		d.eng = nil
 		return err

@@ -38,14 +38,15 @@ func (v sharedVideo) optionsOf(t *testing.T, flags, image string) pipeline.Optio
 func TestVideosAtOnceHaveTheBytesOfThoseAlone(t *testing.T) {
 	same := []sharedVideo{{"A cat", "--seed 1 --steps 3"}, {"Rain", "--seed 2 --steps 2"}, {"A ship", "--seed 3 --steps 4"}, {"A dog", "--seed 4 --steps 3"}}
 	mixed := append(slices.Clone(same), sharedVideo{"Fog", "--seed 5 --steps 2 --guidance 1"}, sharedVideo{"Sun", "--seed 6 --steps 2 --frames 9"})
-	for _, c := range []struct {
+	long := os.Getenv("WEFT_LONG_TESTS") != ""
+	for i, c := range []struct {
 		dir, image, flags string
 		videos            []sharedVideo
 		batch             int
 		note              string // that some video has
 	}{
 		{"wan21_t2v", "", "", mixed, 2, "denoised at once with up to 1 other videos of its shape, over dp=2"},
-		{"wan21_t2v", "", "--mesh tp=3 --cfg sequential", same, 2, "denoised at once with up to 1 other videos of its shape, over dp=2,tp=3"},
+		{"wan21_t2v", "", "--mesh tp=3 --cfg sequential", same[:3], 2, "denoised at once with up to 1 other videos of its shape, over dp=2,tp=3"},
 		{"wan21_t2v", "", "--mesh dp=2", same, 2, "denoised at once with up to 1 other videos of its shape, over dp=4"},
 		{"wan21_t2v", "", "", mixed, 1, ""},
 		{"wan21_t2v", "", "--mesh pp=2", same[:2], 2, "are denoised one after another, and not 2 at once"},
@@ -53,9 +54,12 @@ func TestVideosAtOnceHaveTheBytesOfThoseAlone(t *testing.T) {
 		{"wan21_i2v", "testdata/pipelines/wan21_i2v/image.png", "", same[:2], 2, "denoised at once"},
 		{"wan22_ti2v_5b", "testdata/pipelines/wan22_ti2v_5b/image.png", "", same[:2], 2, "denoised at once"},
 	} {
+		if i > 1 && !long {
+			continue
+		}
 		t.Run(fmt.Sprintf("%s %s batch %d", c.dir, c.flags, c.batch), func(t *testing.T) {
 			for _, device := range modeltest.Devices() {
-				if device != engine.RefDevice && (c.image != "" || c.flags != "") {
+				if device != engine.RefDevice && (c.image != "" || c.flags != "" || !long) {
 					continue // each compiles programs of its own
 				}
 				p, err := weft.OpenPipeline(filepath.Join("testdata/pipelines", c.dir), pipeline.OpenOptions{})
@@ -156,7 +160,7 @@ func TestCancelledVideoLeavesTheOthers(t *testing.T) {
 	}
 }
 
-// A NaN of one video ends that video alone, and the error says where it arises as it does alone.
+// A NaN of one video ends that video alone.
 func TestNonFiniteVideoFailsAlone(t *testing.T) {
 	p, err := weft.OpenPipeline("testdata/pipelines/wan21_t2v", pipeline.OpenOptions{})
 	if err != nil {
@@ -164,8 +168,8 @@ func TestNonFiniteVideoFailsAlone(t *testing.T) {
 	}
 	defer p.Close()
 	run := weft.Options{Device: engine.RefDevice}
-	// Guidance of this scale makes the latents larger than f32 has numbers after a step.
-	videos := []sharedVideo{{"A cat", "--seed 1 --steps 3"}, {"Rain", "--seed 2 --steps 3 --guidance 1e30 --sampler euler"}}
+	// Guidance of this scale makes the latents larger than f32 has numbers.
+	videos := []sharedVideo{{"A cat", "--seed 1 --steps 3"}, {"Rain", "--seed 2 --steps 3 --guidance 3e38"}}
 	var want [2]error
 	for i, v := range videos {
 		_, want[i] = p.Generate(t.Context(), weft.GenerateOptions{Video: v.optionsOf(t, "", ""), Run: run})

@@ -38,6 +38,9 @@ type turn struct {
 
 // begin waits until a use may begin. end ends it.
 func (q *turns) begin(ctx context.Context, t *turn) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	q.mu.Lock()
 	t.begun = make(chan struct{})
 	q.waiting = append(q.waiting, t)

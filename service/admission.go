@@ -141,7 +141,7 @@ func adviseNearest(list []Nearest) string {
 func (r *Release) plan(ctx context.Context, q request.Request) (answer, error) {
 	p := &r.plans
 	p.once.Do(func() { p.known, p.slots = map[string]answer{}, make(chan struct{}, plansAtATime) })
-	key := q.String()
+	key := fmt.Sprint(r.Batch, " ", q)
 	p.mu.Lock()
 	a, ok := p.known[key]
 	p.mu.Unlock()

@@ -94,7 +94,10 @@ func (r *Release) tryDefaults(ctx context.Context) (note string, err error) {
 	if r.Denoiser().Features().Generator.Image.Needed {
 		grey = &picture.Image{Width: 64, Height: 64, Pix: make([]byte, 3*64*64)}
 	}
-	_, err = r.Check(ctx, weft.GenerateOptions{Video: pipeline.Options{Request: r.Run.Request, Weft: r.Weft}, Run: r.Run}, grey, nil)
+	checked, err := r.Check(ctx, weft.GenerateOptions{Video: pipeline.Options{Request: r.Run.Request, Weft: r.Weft}, Run: r.Run}, grey, nil)
+	if err == nil {
+		_, _ = r.admit(ctx, r.Run.Request, checked, grey != nil, Limits{}) // so that the first request need not wait for the plan; it is told what is wrong
+	}
 	if errors.Is(err, models.ErrSize) || errors.Is(err, models.ErrSeq) {
 		return fmt.Sprintf("requests of the release's own size are refused: %v", err), nil
 	}

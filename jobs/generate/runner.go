@@ -85,6 +85,7 @@ func (r *Runner) Run(ctx context.Context, t jobs.Task) (jobs.Output, error) {
 	if r.err != nil {
 		return jobs.Output{}, r.err
 	}
+	giveWay()
 	made, pictures, err := r.generate(ctx, t)
 	if errors.Is(err, pipeline.ErrState) && ctx.Err() == nil {
 		// A state that this version cannot go on from. The video is made anew.

@@ -3,6 +3,7 @@ package generate_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"weft/jobs"
 	"weft/jobs/generate"
 	"weft/pipeline"
+	"weft/request"
 )
 
 // Jobs of one shape are denoised at once and say so; each has the bytes of weft generate.
@@ -25,11 +27,16 @@ func TestJobsOfOneShapeAreDenoisedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	asked := request.Must("--size 64x32 --frames 1 --steps 16 --text-len 24 --guidance 1") // steps enough for one to come while others are under way
+	raw, err := json.Marshal(asked)
+	if err != nil {
+		t.Fatal(err)
+	}
 	prompts := []string{"a cat", "a dog", "a ship"}
 	var made []string
 	for _, prompt := range prompts {
 		one := spec(t, p)
-		one.Prompt = prompt
+		one.Prompt, one.Request, one.Preview = prompt, raw, 0
 		j, _, err := s.Create(t.Context(), jobs.New{Spec: one})
 		if err != nil {
 			t.Fatal(err)
