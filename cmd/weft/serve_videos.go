@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -163,6 +165,10 @@ type videoService struct {
 	data     string
 }
 
+// apiGCPercent is how much a process that only answers lets its heap grow between two collections.
+// What it keeps is a few megabytes, so that collecting often is cheap and its memory stays flat.
+const apiGCPercent = 25
+
 // serveVideos serves videos, and the explorer beside them.
 func (a *app) serveVideos(cmd *cobra.Command, f *serveFlags) error {
 	a.endsByItself.Store(true) // a step may take longer than other commands are given
@@ -173,6 +179,9 @@ func (a *app) serveVideos(cmd *cobra.Command, f *serveFlags) error {
 	on := run.On
 	run.On = request.Hardware{} // what is planned for, not what is run on
 	run.Progress = nil
+	if f.role == roleAPI && os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(apiGCPercent)
+	}
 	v := &videoService{log: f.newLog(a)}
 	defer v.close()
 	if err := v.readFiles(f); err != nil {
