@@ -35,6 +35,10 @@ type GenerateOptions struct {
 	Run Options
 	// Devices, where set, are those that stay between generations.
 	Devices *KeptDevices
+	// Of Devices that several generations have at a time: OnTurn, where set, is told when this one
+	// uses them first. OnBeside is told when the video is being decoded, and another one may be
+	// denoised beside it.
+	OnTurn, OnBeside func()
 }
 
 // Generated is the result of Generate. Its JSON is what weft generate prints.
@@ -106,11 +110,11 @@ func (p *Pipeline) runPhases(ctx context.Context, o GenerateOptions, run func(pi
 	}
 	o.Run.Request = v.Request
 	if o.Devices != nil {
-		d, giveBack := o.Devices.lend(o.Run, on.NumDevices())
+		d, giveBack := o.Devices.lend(o, on.NumDevices())
 		defer giveBack()
 		return run(d, v)
 	}
-	d := &PhaseDevices{opt: o.Run, n: on.NumDevices()}
+	d := &PhaseDevices{opt: o.Run, n: on.NumDevices(), heldDevices: &heldDevices{}}
 	defer d.Close()
 	return run(d, v)
 }

@@ -24,6 +24,14 @@ type keptRun struct {
 // key is for releaseRun. again says that the model will run once more, so that the weights that
 // only the beginning of a request reads stay too, where there is memory.
 func (d *PhaseDevices) takeRun(ctx context.Context, m *Model, req models.Request, o Options, again bool) (r *Run, key string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	defer d.countHeld()
+	return d.takeRunLocked(ctx, m, req, o, again)
+}
+
+// takeRunLocked does what takeRun does; mu is held.
+func (d *PhaseDevices) takeRunLocked(ctx context.Context, m *Model, req models.Request, o Options, again bool) (r *Run, key string, err error) {
 	key = fmt.Sprintf("%p %s", m.Match, runKey(req, o))
 	if i := slices.IndexFunc(d.kept, func(k *keptRun) bool { return k.key == key }); i >= 0 {
 		r = d.kept[i].run
@@ -64,6 +72,13 @@ func (d *PhaseDevices) dropOtherForms(m *Model, req models.Request) {
 
 // releaseRun ends the use of a run. It stays where it will be used again.
 func (d *PhaseDevices) releaseRun(key string, r *Run, again bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.releaseRunLocked(key, r, again)
+}
+
+func (d *PhaseDevices) releaseRunLocked(key string, r *Run, again bool) {
+	defer d.countHeld()
 	if !again {
 		r.Close()
 		return
@@ -90,6 +105,7 @@ func (d *PhaseDevices) makeRoom(o Options, m *Model, g *graph.Graph, micro int) 
 			limit -= k.run.heldBytes(d.eng)
 		}
 	}
+	limit -= d.needOfOthers()
 	load := heldBy(o, g, micro, d.eng)
 	load.LeaversStay = true
 	if need, err := load.Bytes(); err == nil && need <= limit {

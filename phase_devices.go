@@ -3,6 +3,8 @@ package weft
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"weft/denoise"
 	"weft/engine"
@@ -19,14 +21,34 @@ import (
 // its programs and weights there meanwhile, as far as memory allows by the plan's count of what
 // runs in between; the costs of the phases have a note where it does not.
 type PhaseDevices struct {
-	opt   Options
-	n     int
+	opt Options
+	n   int
+	*heldDevices
+	notes []string // for the next cost
+
+	using    *turn  // that this generation has; nil where devices are not shared
+	onTurn   func() // told when this generation uses the devices for the first time; nil tells nobody
+	onBeside func() // told when another's loop has memory beside what this generation has left to do
+}
+
+// heldDevices are an engine and what stays on it between generations. Several may use it at a time
+// where there are turns.
+type heldDevices struct {
+	mu    sync.Mutex    // of all that follows
 	eng   engine.Engine // nil before the first model runs
 	own   bool          // the engine is this pipeline's
 	kept  []*keptRun    // in the order in which they were released
 	stays bool          // every model may run again, in another generation
 	made  *madeOutputs  // what encoders made before; nil keeps nothing
-	notes []string      // for the next cost
+
+	turns     *turns // nil: one generation at a time
+	batch     int    // how many videos are denoised at once; 0 is 1
+	batches   map[string]*batch
+	forms     map[string]*batchForm
+	costs     map[string]useCost               // of other phases
+	loopCost  useCost                          // of the last loop
+	keptBytes atomic.Int64                     // what kept runs hold
+	limit     func() (bytes int64, known bool) // memory for what runs; nil before the engine is open
 }
 
 // NewPhaseDevices makes the devices of the options' mesh. The engine is opened as the first model
@@ -36,7 +58,7 @@ func NewPhaseDevices(o Options) (*PhaseDevices, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &PhaseDevices{opt: o, n: on.NumDevices()}, nil
+	return &PhaseDevices{opt: o, n: on.NumDevices(), heldDevices: &heldDevices{}}, nil
 }
 
 // Count is how many there are.
@@ -44,6 +66,8 @@ func (d *PhaseDevices) Count() int { return d.n }
 
 // Engine says what runs the programs. It is empty before the first of them runs.
 func (d *PhaseDevices) Engine() engine.Info {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.eng == nil {
 		return engine.Info{}
 	}
@@ -52,18 +76,29 @@ func (d *PhaseDevices) Engine() engine.Info {
 
 // open opens the engine before the first model runs.
 func (d *PhaseDevices) open(ctx context.Context) (err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.eng != nil {
 		return nil
 	}
 	if d.eng = d.opt.Running; d.eng != nil {
 		return nil
 	}
-	d.eng, err = engine.Open(ctx, d.opt.Device, d.n, d.opt.Engine)
+	o := d.opt.Engine
+	o.Alike = d.n
+	d.eng, err = engine.Open(ctx, d.opt.Device, d.n*max(1, d.batch), o)
 	if err != nil {
 		d.eng = nil
 		return err
 	}
 	d.own = true
+	d.limit = func() (int64, bool) {
+		limit, err := memoryLimit(d.opt, d.eng)
+		if isHost(d.eng) { // else what is free is not counted, but what there is
+			limit += d.keptBytes.Load()
+		}
+		return limit, err == nil
+	}
 	return nil
 }
 
@@ -83,7 +118,9 @@ func (d *PhaseDevices) Close() {
 // steps and splits is not asked of it.
 func (d *PhaseDevices) placed(p pipeline.Placement) Options {
 	o := d.opt
+	d.mu.Lock()
 	o.Mesh, o.DType, o.Running, o.OutputBytes = p.Mesh, p.DType, d.eng, nil
+	d.mu.Unlock()
 	switch {
 	case !p.Stream:
 		o.Offload = request.Offload{}
@@ -138,7 +175,10 @@ func (d *PhaseDevices) Stream(ctx context.Context, m *identify.Match, inputs map
 	if p.Tiles != nil {
 		return d.streamTiled(ctx, m, inputs, p, visit)
 	}
-	return d.withRun(ctx, m, p, runFeed{inputs: inputs}, func(r *Run) error { return r.Stream(ctx, visit) })
+	return d.withRun(ctx, m, p, runFeed{inputs: inputs}, func(r *Run) error {
+		d.tellBeside()
+		return r.Stream(ctx, visit)
+	})
 }
 
 // streamTiled is Stream in tiles. Each size of tile has programs of its own, so that none stay.
@@ -148,6 +188,10 @@ func (d *PhaseDevices) streamTiled(ctx context.Context, m *identify.Match, input
 	}
 	o := d.placed(p)
 	o.makeRoom = d.makeRoom
+	if err := d.waitForTurn(ctx, &turn{}); err != nil { // nothing runs beside tiles, whose need is not counted
+		return pipeline.Cost{}, err
+	}
+	defer d.endTurn()
 	report, err := (&Model{m}).StreamTiled(ctx, inputs, *p.Tiles, p.Spool, o, visit)
 	return d.costOf(report), err
 }
@@ -167,8 +211,13 @@ func (d *PhaseDevices) withRun(ctx context.Context, m *identify.Match, p pipelin
 	var key string
 	again := p.Again || d.stays
 	model := &Model{m}
+	defer d.endTurn()
 	r, err := in.start(model, d.opt.AllowNonFinite, func(req models.Request) (r *Run, err error) {
-		r, key, err = d.takeRun(ctx, model, req, d.placed(p), again)
+		o := d.placed(p)
+		if err := d.beginPhase(ctx, model, req, o); err != nil {
+			return nil, err
+		}
+		r, key, err = d.takeRun(ctx, model, req, o, again)
 		return r, err
 	})
 	if err != nil {
@@ -183,7 +232,7 @@ func (d *PhaseDevices) withRun(ctx context.Context, m *identify.Match, p pipelin
 // Denoiser returns the devices for the experts of one denoising loop; again says that another
 // one like it follows.
 func (d *PhaseDevices) Denoiser(experts []*identify.Match, again bool) pipeline.Denoiser {
-	return &phaseDenoiser{d, newLoopDevices(d.opt, false), experts, again || d.stays}
+	return &phaseDenoiser{d: d, loop: newLoopDevices(d.opt, false), experts: experts, again: again || d.stays}
 }
 
 // phaseDenoiser are the devices of one denoising loop.
@@ -192,6 +241,7 @@ type phaseDenoiser struct {
 	loop    *loopDevices
 	experts []*identify.Match
 	again   bool
+	seat    *seatRun // where devices are shared
 }
 
 func (p *phaseDenoiser) Expert(i int) denoise.Devices {
@@ -199,7 +249,12 @@ func (p *phaseDenoiser) Expert(i int) denoise.Devices {
 	return phaseExpert{p, m, p.loop.of(m)}
 }
 
-func (p *phaseDenoiser) Cost() pipeline.Cost { return p.d.costOf(p.loop.report()) }
+func (p *phaseDenoiser) Cost() pipeline.Cost {
+	if p.seat != nil {
+		return p.d.costOf(p.loop.reportWith(p.seat.report()))
+	}
+	return p.d.costOf(p.loop.report())
+}
 
 // phaseExpert is one expert of a loop, on the engine of all phases.
 type phaseExpert struct {
@@ -216,6 +271,14 @@ func (e phaseExpert) Start(ctx context.Context, req models.Request) (denoise.Run
 	hostmemory.Return() // that of the expert before this one
 	o := e.p.loop.opt
 	o.Running = d.eng
+	if d.turns != nil {
+		seat, err := d.enterBatch(ctx, e.p, e.m, req, o)
+		if err != nil {
+			return nil, err
+		}
+		e.p.seat = seat
+		return seat, nil
+	}
 	r, key, err := d.takeRun(ctx, e.m, req, o, e.p.again)
 	if err != nil {
 		return nil, err

@@ -104,15 +104,20 @@ func (l *loopRun) Close() {
 // report returns the report of the expert in use, or else of the last one, with the costs
 // of the experts before it added.
 func (d *loopDevices) report() Report {
-	var r Report
-	past := d.past
-	switch {
-	case d.run != nil:
-		r = d.run.Report()
-	case len(past) > 0:
-		r, past = past[len(past)-1], past[:len(past)-1]
+	if d.run != nil {
+		return d.reportWith(d.run.Report())
 	}
-	for _, p := range past {
+	n := len(d.past)
+	if n == 0 {
+		return Report{}
+	}
+	last := loopDevices{past: d.past[:n-1]}
+	return last.reportWith(d.past[n-1])
+}
+
+// reportWith adds the costs of the experts before to a report.
+func (d *loopDevices) reportWith(r Report) Report {
+	for _, p := range d.past {
 		r.CompileSeconds += p.CompileSeconds
 		r.LoadSeconds += p.LoadSeconds
 		r.BytesRead += p.BytesRead

@@ -116,7 +116,15 @@ func serve(ctx context.Context, args []string) error {
 	fs.DurationVar(&b.kills, "kills", 5*time.Minute, "for how long processes are killed; videos are asked for as long, and at least those of a run")
 	fs.DurationVar(&b.sleep, "sleep", 500*time.Millisecond, "what a simulated step takes")
 	out := fs.String("out", filepath.Join("bench", "results"), "where the result goes")
+	only := fs.String("only", "", "kills, quiet or simulated: that part alone, of which no result is written")
 	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if *only != "" && !slices.Contains([]string{"kills", "quiet", "simulated"}, *only) {
+		return fmt.Errorf("-only %q: want kills, quiet or simulated", *only)
+	}
+	if *only == "simulated" {
+		_, err := b.simulate(ctx)
 		return err
 	}
 	var err error
@@ -135,29 +143,53 @@ func serve(ctx context.Context, args []string) error {
 	}
 	s := served{Date: time.Now().Format(time.DateOnly), Command: "go run ./bench serve " + strings.Join(args, " "), Hardware: thisHardware(), Model: b.model,
 		Clients: b.clients, Workers: b.workers}
-	if s.Kills, err = b.runWithKills(ctx); err != nil {
+	wants := func(part string) bool { return *only == "" || *only == part }
+	if wants("kills") {
+		if s.Kills, err = b.runWithKills(ctx); err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "with kills: %+v\n", s.Kills)
+	}
+	if wants("quiet") {
+		if err := b.runAllQuietly(ctx, &s); err != nil {
+			return err
+		}
+	}
+	if *only != "" {
+		return nil
+	}
+	if s.Simulated, err = b.simulate(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "with kills: %+v\n", s.Kills)
+	return s.write(*out)
+}
+
+// runAllQuietly makes all videos twice by the same processes, and once by one worker.
+func (b *serveBench) runAllQuietly(ctx context.Context, s *served) (err error) {
 	if s.Quiet, s.Growth, err = b.runQuietly(ctx, 2); err != nil {
 		return err
 	}
-	one := b
+	fmt.Fprintf(os.Stderr, "growth: %v\n", s.Growth)
+	one := *b
 	one.workers = 1
 	alone, _, err := one.runQuietly(ctx, 1)
-	if err != nil {
-		return err
+	if err == nil {
+		s.OneWorker = alone[0]
 	}
-	s.OneWorker = alone[0]
+	return err
+}
+
+// simulate runs jobs whose steps sleep with more and more workers.
+func (b *serveBench) simulate(ctx context.Context) (all []simulate.Report, err error) {
 	for _, workers := range []int{1, 2, 4, 8, 16, 32} {
 		r, err := simulate.Measure(ctx, simulate.Load{Workers: workers, Jobs: 2 * workers, Users: 4, Steps: 20, Step: b.sleep})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		fmt.Fprintf(os.Stderr, "simulated: %+v\n", r)
-		s.Simulated = append(s.Simulated, r)
+		all = append(all, r)
 	}
-	return s.write(*out)
+	return all, nil
 }
 
 // promptOf is the prompt of a request; requests of one prompt are the same.
@@ -467,10 +499,10 @@ func (s served) markdown() string {
 	fmt.Fprintf(&b, "| resident after the run, all, MB | | %.1f | %.1f (%+.1f %%) |\n", float64(s.Quiet[0].allMemory())/1e6, float64(s.Quiet[1].allMemory())/1e6,
 		100*s.Growth["all"])
 	fmt.Fprintf(&b, "\nOne worker made %.2f videos a second, %d on the same %d cores %.2f.\n\n"+
-		"| simulated workers | jobs | seconds | share of the workers' time that is steps |\n|---|---|---|---|\n",
+		"| simulated workers | jobs | seconds | share of the workers' time that is steps | jobs a second, beside as many times one worker's |\n|---|---|---|---|---|\n",
 		s.OneWorker.rate(), s.Workers, s.Hardware.Cores, s.Quiet[1].rate())
 	for _, r := range s.Simulated {
-		fmt.Fprintf(&b, "| %d | %d of %d steps of %v | %.1f | %.3f |\n", r.Workers, r.Jobs, r.Steps, r.Step, r.Seconds, r.Efficiency)
+		fmt.Fprintf(&b, "| %d | %d of %d steps of %v | %.1f | %.3f | %.3f |\n", r.Workers, r.Jobs, r.Steps, r.Step, r.Seconds, r.Efficiency, r.Rate()/s.Simulated[0].Rate()/float64(r.Workers))
 	}
 	fmt.Fprintf(&b, "\n%s, %d cores, memory %s, load average at the start %s, %s.\n", s.Hardware.CPU, s.Hardware.Cores, s.Hardware.Memory, s.Hardware.LoadAverage, s.Hardware.Go)
 	return b.String()

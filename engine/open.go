@@ -28,6 +28,9 @@ type Options struct {
 	Warn func(error)
 	// InstallProgress is called while a plugin is fetched.
 	InstallProgress func(plugin.Progress)
+	// Alike, where set, is how many devices an engine has whose bytes this one's are to be. The
+	// CPU's results depend on how many threads there are, and so on how many devices they are for.
+	Alike int
 }
 
 // Device names for Open.

@@ -30,7 +30,7 @@ type XLA struct {
 }
 
 func openXLA(ctx context.Context, n int, o Options) (Engine, error) {
-	client, err := xla.Open(ctx, xla.Options{Plugin: o.Plugin, Devices: n, Install: true, Progress: o.InstallProgress})
+	client, err := xla.Open(ctx, xla.Options{Plugin: o.Plugin, Devices: n, ThreadsFor: o.Alike, Install: true, Progress: o.InstallProgress})
 	if err != nil {
 		if ctx.Err() == nil && cannotBeHad(err) {
 			return nil, fault.New(ErrUnavailable, nil, "the %s engine is not available: %w", cmp.Or(o.Plugin, CPU), err)

@@ -177,7 +177,7 @@ func (s *Store) Events(ctx context.Context, id string, after uint64) (<-chan Eve
 	go func() {
 		defer close(out)
 		defer s.index.removeReader(r)
-		r.deliver(ctx, s.ctx, past, out)
+		r.deliver(ctx, s, past, out)
 	}()
 	return out, nil
 }
@@ -229,14 +229,21 @@ func (x *index) removeReader(r *reader) {
 }
 
 // deliver sends what was and then what comes, until nothing more will, or ctx or the store ends.
-func (r *reader) deliver(ctx, store context.Context, events []Event, out chan<- Event) {
+func (r *reader) deliver(ctx context.Context, s *Store, events []Event, out chan<- Event) {
 	for ended := false; ; events, ended = r.takeAll() {
 		for _, e := range events {
+			if e.Job.short && !e.Deleted {
+				whole := []Job{e.Job}
+				if s.completeJobs(ctx, whole) != nil || whole[0].short {
+					continue // the queue is away, and the reader will be; or the job is gone, which is told next
+				}
+				e.Job = whole[0]
+			}
 			select {
 			case out <- e:
 			case <-ctx.Done():
 				return
-			case <-store.Done():
+			case <-s.ctx.Done():
 				return
 			}
 		}
@@ -247,7 +254,7 @@ func (r *reader) deliver(ctx, store context.Context, events []Event, out chan<- 
 		case <-r.signal:
 		case <-ctx.Done():
 			return
-		case <-store.Done():
+		case <-s.ctx.Done():
 			return
 		}
 	}

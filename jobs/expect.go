@@ -16,7 +16,7 @@ type expectation struct {
 // learnFrom is how many jobs an expectation rests on at most.
 const learnFrom = 20
 
-// learnExpectation finds how long jobs take. It follows from what is stored alone, so that all
+// learnExpectation finds how long jobs take, from those that have ended. It follows from what is stored alone, so that all
 // processes expect the same.
 func learnExpectation(all []*Job) expectation {
 	var ended []*Job

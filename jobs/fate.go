@@ -21,6 +21,14 @@ type Fate struct {
 	Why  string `json:"why"`
 }
 
+// meshName is a mesh in words; one device is none.
+func meshName(mesh string) string {
+	if mesh == "" {
+		return "one device"
+	}
+	return "mesh " + mesh
+}
+
 // foretell says what becomes of a job where a worker of m takes it.
 func foretell(j *Job, m Maker) (goes, why string) {
 	was := j.RanOn
@@ -33,8 +41,8 @@ func foretell(j *Job, m Maker) (goes, why string) {
 	case was.Weft != m.Weft:
 		return GoesAnew, fmt.Sprintf("its %d steps were taken by weft %s, and this is %s: a video is made by one version", j.Furthest, was.Weft, m.Weft)
 	case was.Mesh != m.Mesh || was.Engine != m.Engine:
-		return GoesOnWithinTolerance, fmt.Sprintf("its %d steps were taken on mesh %s by engine %s, and the others will be on %s by %s: the result is the same within the arithmetic's tolerance",
-			j.Furthest, was.Mesh, was.Engine, m.Mesh, m.Engine)
+		return GoesOnWithinTolerance, fmt.Sprintf("its %d steps were taken on %s by engine %s, and the others will be on %s by %s: the result is the same within the arithmetic's tolerance",
+			j.Furthest, meshName(was.Mesh), was.Engine, meshName(m.Mesh), m.Engine)
 	}
 	return GoesOn, fmt.Sprintf("after %d steps", j.Furthest)
 }

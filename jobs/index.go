@@ -31,7 +31,10 @@ type queueState struct {
 type index struct {
 	mu       sync.Mutex
 	jobs     map[string]*Job // with deleted ones, never changed in place
-	byAge    []*Job          // those that are not gone, in the order of their creation
+	byAge    ageList         // those that are not gone, in the order of their creation
+	live     ageList         // those of them that have not ended
+	whole    []string        // ids of ended jobs that are not shortened yet, the last to end last
+	ended    *endedFigures   // nil where they have to be found again
 	revision uint64          // of the last entry of the bucket of jobs
 	paused   bool
 	heard    map[string]time.Time // when a lease or a worker was last heard of, by key, on this machine's clock
@@ -196,18 +199,62 @@ func (x *index) putJob(j *Job, at time.Time) {
 	if was != nil && was.Revision >= j.Revision { // a watch that began anew tells it again
 		return
 	}
-	x.jobs[j.ID] = j
 	listed := was != nil && !was.isGone()
-	switch i, _ := slices.BinarySearchFunc(x.byAge, j, compareAge); {
-	case listed && j.isGone():
-		x.byAge = slices.Delete(x.byAge, i, i+1)
-	case listed:
-		x.byAge[i] = j
-	case !j.isGone():
-		x.byAge = slices.Insert(x.byAge, i, j)
+	x.replaceJob(j)
+	if j.State.Ended() && !j.isGone() {
+		x.shortenOldest(j.ID)
 	}
 	if listed || !j.isGone() {
 		x.tellReaders(Event{ID: j.Revision, Job: *j, Deleted: j.isGone(), At: at})
+	}
+}
+
+// replaceJob puts a job into the lists that it belongs to, in place of what they have of it.
+func (x *index) replaceJob(j *Job) {
+	if was := x.jobs[j.ID]; was != nil && was.State.Ended() || j.State.Ended() {
+		x.ended = nil
+	}
+	x.jobs[j.ID] = j
+	x.byAge.set(j, !j.isGone())
+	x.live.set(j, !j.isGone() && !j.State.Ended())
+}
+
+// keptWhole is how many ended jobs are kept whole: clients ask for them in the moment after.
+const keptWhole = 64
+
+// shortenOldest notes that a job has ended, and shortens the one of those that are whole that ended
+// the longest ago.
+func (x *index) shortenOldest(id string) {
+	x.whole = append(x.whole, id)
+	if len(x.whole) <= keptWhole {
+		return
+	}
+	oldest := x.jobs[x.whole[0]]
+	if x.whole = slices.Delete(x.whole, 0, 1); oldest != nil && oldest.State.Ended() && !oldest.isGone() && !slices.Contains(x.whole, oldest.ID) {
+		x.replaceJob(oldest.shortened())
+	}
+}
+
+// shortened is an ended job with what order, expectations and expiry need. The rest, some 10 kB of
+// prompts and settings, is read from the queue again for those who ask for it.
+func (j *Job) shortened() *Job {
+	return &Job{ID: j.ID, Body: j.Body, State: j.State, Created: j.Created, Started: j.Started, Taken: j.Taken, Ended: j.Ended, Expires: j.Expires, Try: j.Try,
+		Furthest: j.Furthest, Revision: j.Revision, short: true,
+		Spec: Spec{User: j.Spec.User, Priority: j.Spec.Priority, Seconds: j.Spec.Seconds, Image: j.Spec.Image, LastImage: j.Spec.LastImage}}
+}
+
+// ageList has jobs in the order of their creation.
+type ageList []*Job
+
+// set puts a job into the list in place of the one with its id, or takes it out.
+func (l *ageList) set(j *Job, in bool) {
+	switch i, found := slices.BinarySearchFunc(*l, j, compareAge); {
+	case found && in:
+		(*l)[i] = j
+	case found:
+		*l = slices.Delete(*l, i, i+1)
+	case in:
+		*l = slices.Insert(*l, i, j)
 	}
 }
 
@@ -224,10 +271,12 @@ func (x *index) dropJob(id string, revision uint64) {
 	if was == nil {
 		return
 	}
-	delete(x.jobs, id)
-	if i, found := slices.BinarySearchFunc(x.byAge, was, compareAge); found {
-		x.byAge = slices.Delete(x.byAge, i, i+1)
+	if was.State.Ended() {
+		x.ended = nil
 	}
+	delete(x.jobs, id)
+	x.byAge.set(was, false)
+	x.live.set(was, false)
 	if !was.isGone() {
 		x.tellReaders(Event{ID: x.revision, Job: *was, Deleted: true, At: time.Now()})
 	}
@@ -298,9 +347,10 @@ func (x *index) findPlaces() {
 	if x.order != nil {
 		return
 	}
-	x.order = orderQueue(x.byAge)
+	ended := x.endedFigures()
+	x.order = orderQueue(x.live, ended.turns)
 	x.places, x.waits = map[string]int{}, map[string]float64{}
-	now, expected := time.Now(), learnExpectation(x.byAge)
+	now, expected := time.Now(), ended.expected
 	c := x.countJobs()
 	ahead := c.Seconds
 	for _, j := range x.order {
@@ -313,6 +363,27 @@ func (x *index) findPlaces() {
 	}
 }
 
+// endedFigures are what follows from the jobs that have ended.
+type endedFigures struct {
+	expected expectation
+	turns    map[turn]time.Time // when the last of each user was taken
+}
+
+// endedFigures finds them again when a job has ended, or one that had is gone.
+func (x *index) endedFigures() *endedFigures {
+	if x.ended != nil {
+		return x.ended
+	}
+	var ended []*Job
+	for _, j := range x.byAge {
+		if j.State.Ended() {
+			ended = append(ended, j)
+		}
+	}
+	x.ended = &endedFigures{learnExpectation(ended), lastTurns(nil, ended)}
+	return x.ended
+}
+
 // fillPlace fills in what is found when a job is read.
 func (x *index) fillPlace(j *Job) {
 	x.findPlaces()
@@ -321,8 +392,8 @@ func (x *index) fillPlace(j *Job) {
 
 func (x *index) countJobs() Counts {
 	c := Counts{QueuePaused: x.paused}
-	now, expected := time.Now(), learnExpectation(x.byAge)
-	for _, j := range x.byAge {
+	now, expected := time.Now(), x.endedFigures().expected
+	for _, j := range x.live {
 		switch {
 		case j.isOwned():
 			c.Running++

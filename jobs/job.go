@@ -126,4 +126,6 @@ type Job struct {
 	Wait float64 `json:"-"`
 	// Revision is the id of the event that left the job as it is.
 	Revision uint64 `json:"-"`
+	// short says that the index has left out what its order does not need (shortened).
+	short bool
 }

@@ -123,11 +123,9 @@ func (s *Store) Survey(_ context.Context, m Maker) ([]Fate, error) {
 	s.index.mu.Lock()
 	defer s.index.mu.Unlock()
 	var fates []Fate
-	for _, j := range s.index.byAge {
-		if !j.State.Ended() {
-			goes, why := foretell(j, m)
-			fates = append(fates, Fate{ID: j.ID, Goes: goes, Why: why})
-		}
+	for _, j := range s.index.live {
+		goes, why := foretell(j, m)
+		fates = append(fates, Fate{ID: j.ID, Goes: goes, Why: why})
 	}
 	return fates, nil
 }

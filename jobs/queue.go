@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -14,15 +15,13 @@ type turn struct {
 
 // orderQueue returns the jobs that wait for a worker, in the order in which they are taken: by
 // priority; within one, jobs that were begun before and handed back; then the users' jobs in
-// turns, first the user whose last turn is the longest ago. all are all jobs, which tell when that
-// was. The order follows from what is stored alone, so that all processes find the same.
-func orderQueue(all []*Job) []*Job {
-	last := map[turn]time.Time{}
+// turns, first the user whose last turn is the longest ago. live are all jobs that have not ended,
+// and turns those of the ended ones. The order follows from what is stored alone, so that all
+// processes find the same.
+func orderQueue(live []*Job, turns map[turn]time.Time) []*Job {
+	last := lastTurns(turns, live)
 	var waiting []*Job
-	for _, j := range all {
-		if at := (turn{j.Spec.Priority, j.Spec.User}); j.Taken.After(last[at]) {
-			last[at] = j.Taken
-		}
+	for _, j := range live {
 		if j.State == Queued && !j.isOwned() {
 			waiting = append(waiting, j)
 		}
@@ -43,6 +42,21 @@ func orderQueue(all []*Job) []*Job {
 		order = append(order, takeTurns(fresh, last)...)
 	}
 	return order
+}
+
+// lastTurns says when a job of each user was taken last: by the turns before, and by those of some
+// jobs.
+func lastTurns(before map[turn]time.Time, jobs []*Job) map[turn]time.Time {
+	last := maps.Clone(before)
+	if last == nil {
+		last = map[turn]time.Time{}
+	}
+	for _, j := range jobs {
+		if at := (turn{j.Spec.Priority, j.Spec.User}); j.Taken.After(last[at]) {
+			last[at] = j.Taken
+		}
+	}
+	return last
 }
 
 // compareAge orders jobs by their creation.

@@ -47,7 +47,7 @@ func TestOrderOfTheQueue(t *testing.T) {
 			with(job("p", "", 0, 1), func(j *Job) { j.State = Paused }), with(job("t", "", 0, 2), func(j *Job) { j.Worker = "w" }),
 			with(job("r", "", 0, 2), func(j *Job) { j.State, j.Worker = Running, "w" }), with(job("f", "", 0, 3), func(j *Job) { j.State = Failed }), job("q", "", 0, 4)}, []string{"q"}},
 	} {
-		if got := named(orderQueue(c.jobs)); !slices.Equal(got, c.want) {
+		if got := named(orderQueue(c.jobs, nil)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -66,10 +66,10 @@ func TestTurnsAreFair(t *testing.T) {
 			left[u]++
 			jobs = append(jobs, &Job{ID: fmt.Sprintf("%02d", i), State: Queued, Created: time.Unix(int64(rapid.IntRange(0, 9).Draw(t, "created")), 0), Spec: Spec{User: u}})
 		}
-		told := named(orderQueue(jobs))
+		told := named(orderQueue(jobs, nil))
 		turns := map[string]int{}
 		for i, id := range told {
-			now := orderQueue(jobs)
+			now := orderQueue(jobs, nil)
 			if got := named(now); !slices.Equal(got, told[i:]) {
 				t.Fatalf("after %d jobs the order is %v: it was %v", i, got, told[i:])
 			}

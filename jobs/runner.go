@@ -14,8 +14,11 @@ type Task struct {
 	Dir string
 	// Image and LastImage are the files of the images that the Spec names; "" is none.
 	Image, LastImage string
-	// Report tells where the work stands. It does not wait for the disk.
+	// Report tells where the work stands. It does not wait for the disk. The first report makes the
+	// job one that runs: it comes when the first program runs, and not before.
 	Report func(Progress)
+	// Free says that another job may be begun beside the rest of this one.
+	Free func()
 }
 
 // Output is what a Runner made.
@@ -27,8 +30,8 @@ type Output struct {
 	Notes    []string                  `json:"notes,omitempty"`
 }
 
-// Runner makes videos. It is called by one goroutine at a time unless WorkerOptions.Parallel
-// says otherwise.
+// Runner makes videos. It is called by one goroutine at a time unless WorkerOptions.Parallel says
+// otherwise, or the Runner calls Task.Free.
 type Runner interface {
 	// Maker says what it makes videos with.
 	Maker() Maker
@@ -39,6 +42,13 @@ type Runner interface {
 	Run(ctx context.Context, t Task) (Output, error)
 	// Release frees the devices: the queue is paused. The next Run takes them again.
 	Release()
+}
+
+// Joiner is a Runner that gains by running some jobs at a time.
+type Joiner interface {
+	// Joins reports whether a job goes together with those that compute now. One that does not is
+	// taken when they have ended.
+	Joins(j Job, with []Job) bool
 }
 
 // machineError is an error that may be no fault of the job.

@@ -140,7 +140,8 @@ type ListOptions struct {
 	After string // id of the job before the first; "" begins at the beginning
 	Limit int    // 0 is all
 	Desc  bool   // the newest first
-	User  *string
+	// Sees, where set, says whose jobs are listed.
+	Sees func(user string) bool
 	// States, where set, are the states of the jobs that are listed.
 	States []State
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"weft/fault"
 )
@@ -180,7 +181,7 @@ func (s *Store) read(ctx context.Context, id string) (*Job, error) {
 
 // Get returns a job. Error: ErrNotFound.
 func (s *Store) Get(ctx context.Context, id string) (Job, error) {
-	j, err := s.read(ctx, id)
+	j, err := s.find(ctx, id)
 	if err == nil && j.isGone() {
 		err = notFound(id)
 	}
@@ -190,26 +191,45 @@ func (s *Store) Get(ctx context.Context, id string) (Job, error) {
 	return s.present(j), nil
 }
 
+// find returns a job of this process's view of the queue, which is behind by the moment that a
+// message takes, and reads it from the queue where the view has not all of it: reads wait there
+// while other writes are flushed. Without a connection the view may be old, and the queue is asked.
+func (s *Store) find(ctx context.Context, id string) (*Job, error) {
+	if j := s.index.job(id); j != nil && !j.short && s.conn.IsConnected() {
+		return j, nil
+	}
+	return s.read(ctx, id)
+}
+
 // List returns jobs in the order of their creation. Error: ErrNotFound for After.
-func (s *Store) List(_ context.Context, o ListOptions) (Page, error) {
-	x := s.index
+func (s *Store) List(ctx context.Context, o ListOptions) (Page, error) {
+	page, err := s.index.list(o)
+	if err != nil {
+		return page, err
+	}
+	return page, s.completeJobs(ctx, page.Jobs)
+}
+
+// list lists what the view has of jobs.
+func (x *index) list(o ListOptions) (Page, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	jobs := x.byAge
+	page := Page{Jobs: []Job{}}
+	at, step := 0, 1
 	if o.Desc {
-		jobs = slices.Clone(jobs)
-		slices.Reverse(jobs)
+		at, step = len(x.byAge)-1, -1
 	}
 	if o.After != "" {
-		i := slices.IndexFunc(jobs, func(j *Job) bool { return j.ID == o.After })
-		if i < 0 {
-			return Page{}, notFound(o.After)
+		after := x.jobs[o.After]
+		if after == nil || after.isGone() {
+			return page, notFound(o.After)
 		}
-		jobs = jobs[i+1:]
+		i, _ := slices.BinarySearchFunc(x.byAge, after, compareAge)
+		at = i + step
 	}
-	page := Page{Jobs: []Job{}}
-	for _, j := range jobs {
-		if o.User != nil && *o.User != j.Spec.User || len(o.States) > 0 && !slices.Contains(o.States, j.State) {
+	for ; at >= 0 && at < len(x.byAge); at += step {
+		j := x.byAge[at]
+		if o.Sees != nil && !o.Sees(j.Spec.User) || len(o.States) > 0 && !slices.Contains(o.States, j.State) {
 			continue
 		}
 		if o.Limit > 0 && len(page.Jobs) == o.Limit {
@@ -221,6 +241,32 @@ func (s *Store) List(_ context.Context, o ListOptions) (Page, error) {
 		page.Jobs = append(page.Jobs, out)
 	}
 	return page, nil
+}
+
+// readsAtATime is how many jobs of a list are read at the same time.
+const readsAtATime = 8
+
+// completeJobs reads from the queue what the view has not of some jobs. One that is gone meanwhile
+// stays as short as it is.
+func (s *Store) completeJobs(ctx context.Context, list []Job) error {
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(readsAtATime)
+	for i := range list {
+		if !list[i].short {
+			continue
+		}
+		work.Go(func() error {
+			j, err := s.read(ctx, list[i].ID)
+			if err == nil && !j.isGone() {
+				list[i] = *j
+			}
+			if errors.Is(err, ErrNotFound) {
+				err = nil
+			}
+			return err
+		})
+	}
+	return work.Wait()
 }
 
 // Counts says how much there is to do.

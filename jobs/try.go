@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,8 @@ type try struct {
 	w   *Worker
 	job *Job // as it was taken
 	dir string
+	// free gives back the place that the job has among those that compute.
+	free func()
 
 	mu      sync.Mutex
 	pending *reports // that are not stored yet
@@ -43,8 +46,8 @@ type reports struct {
 }
 
 // runTry runs a job that was taken, and stores what became of it.
-func (w *Worker) runTry(ctx context.Context, r Runner, j *Job, l *lease) {
-	t := &try{w: w, job: j, came: make(chan struct{}, 1)}
+func (w *Worker) runTry(ctx context.Context, r Runner, j *Job, l *lease, free func()) {
+	t := &try{w: w, job: j, came: make(chan struct{}, 1), free: free}
 	log := w.log.With("job", j.ID, "try", j.Try)
 	log.Info("a job is taken", "steps_before", j.Furthest)
 	run, stop := context.WithCancelCause(ctx)
@@ -63,6 +66,9 @@ func (w *Worker) runTry(ctx context.Context, r Runner, j *Job, l *lease) {
 	if ended != nil {
 		state = ended.State
 	}
+	if ended != nil {
+		w.s.catchUp(helping, ended.Revision) // so that this worker's next look at the queue sees it
+	}
 	endHelp()
 	helpers.Wait()
 	stop(nil)
@@ -70,9 +76,12 @@ func (w *Worker) runTry(ctx context.Context, r Runner, j *Job, l *lease) {
 	case storeErr != nil:
 		log.Warn("what became of a job could not be stored; another try will find out", "error", storeErr)
 	case state == "":
-		log.Warn("another worker has the job now", "error", err)
+		log.Warn("another worker has the job now", "last", cmp.Or(err, errLeaseLost))
 	default:
-		log.Info("a try has ended", "state", state, "error", err)
+		if err != nil {
+			log = log.With("error", err)
+		}
+		log.Info("a try has ended", "state", state)
 	}
 	if ended != nil {
 		w.s.removeFiles(ended)
@@ -100,7 +109,7 @@ func (t *try) produce(ctx context.Context, r Runner) (out Output, err error) {
 	if out, err = readFinished(t.dir); !errors.Is(err, fs.ErrNotExist) {
 		return out, err
 	}
-	task := Task{Job: *t.job, Dir: t.dir, Report: t.report}
+	task := Task{Job: *t.job, Dir: t.dir, Report: t.report, Free: t.free}
 	for _, im := range []struct {
 		hash string
 		path *string

@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -18,17 +17,22 @@ import (
 type WorkerOptions struct {
 	// ID names the worker in jobs; "" takes the host's name, the process's number and random letters.
 	ID string
-	// Parallel is how many jobs it runs at a time; 0 is 1.
+	// Parallel is how many jobs it computes at a time; 0 is 1. As many again may be past what they
+	// need the devices for (Task.Free). A Runner that is a Joiner says which jobs go together.
 	Parallel int
 }
 
 // Worker takes jobs of a store and runs them.
 type Worker struct {
-	s       *Store
-	id      string
-	o       WorkerOptions
-	log     *slog.Logger
-	running atomic.Int32
+	s   *Store
+	id  string
+	o   WorkerOptions
+	log *slog.Logger
+
+	mu        sync.Mutex
+	computing map[string]*Job // that have a place
+	running   int             // tries, with those that have freed their place
+	freed     signal          // a place is free, or a try has ended
 }
 
 // NewWorker makes a worker.
@@ -38,7 +42,7 @@ func NewWorker(s *Store, o WorkerOptions) *Worker {
 		o.ID = fmt.Sprintf("%s-%d-%s", cmp.Or(host, "host"), os.Getpid(), rand.Text()[:6])
 	}
 	o.Parallel = max(1, o.Parallel)
-	return &Worker{s: s, id: o.ID, o: o, log: s.log.With("worker", o.ID)}
+	return &Worker{s: s, id: o.ID, o: o, log: s.log.With("worker", o.ID), computing: map[string]*Job{}}
 }
 
 // Run takes jobs and runs them until ctx ends; then it stops within a step, gives its jobs back
@@ -50,9 +54,7 @@ func (w *Worker) Run(ctx context.Context, r Runner) error {
 	defer stop()
 	var all sync.WaitGroup
 	all.Go(func() { w.sayAlive(ctx) })
-	for range w.o.Parallel {
-		all.Go(func() { w.runJobs(ctx, r) })
-	}
+	all.Go(func() { w.runJobs(ctx, r) })
 	all.Wait()
 	return nil
 }
@@ -89,29 +91,80 @@ func keyOf(text string) string {
 	return string(b)
 }
 
-// runJobs takes one job after another until ctx ends.
+// runJobs takes one job after another until ctx ends, and then waits for those that run.
 func (w *Worker) runJobs(ctx context.Context, r Runner) {
+	var tries sync.WaitGroup
+	defer tries.Wait()
 	idle := false
 	for ctx.Err() == nil {
-		changed := w.s.index.nextChange()
-		job, l := w.takeNext(ctx, r.Maker())
-		if job != nil {
+		changed, freed := w.s.index.nextChange(), w.freed.next()
+		if job, l := w.takeNext(ctx, r); job != nil {
 			idle = false
-			w.running.Add(1)
-			w.runTry(ctx, r, job, l)
-			w.running.Add(-1)
+			free := w.occupyPlace(job)
+			tries.Go(func() {
+				defer w.noteEnd(free)
+				w.runTry(ctx, r, job, l, free)
+			})
 			continue
 		}
-		if w.s.index.isPaused() && !idle && w.running.Load() == 0 {
+		if w.s.index.isPaused() && !idle && w.isIdle() {
 			idle = true
 			r.Release()
 		}
 		select {
 		case <-changed:
+		case <-freed:
 		case <-time.After(w.s.o.Lease / 4): // a lease may have ended
 		case <-ctx.Done():
 		}
 	}
+}
+
+// occupyPlace gives a job one of the places; free gives it back.
+func (w *Worker) occupyPlace(j *Job) (free func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.computing[j.ID] = j
+	w.running++
+	return sync.OnceFunc(func() {
+		w.mu.Lock()
+		delete(w.computing, j.ID)
+		w.mu.Unlock()
+		w.freed.happen()
+	})
+}
+
+// noteEnd notes that a try has ended.
+func (w *Worker) noteEnd(free func()) {
+	free()
+	w.mu.Lock()
+	w.running--
+	w.mu.Unlock()
+	w.freed.happen()
+}
+
+func (w *Worker) isIdle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.running == 0
+}
+
+// placesFor says which job may be taken now: nil where no place is free.
+func (w *Worker) placesFor(r Runner) func(j *Job) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.computing) >= w.o.Parallel || w.running >= 2*w.o.Parallel {
+		return nil
+	}
+	var with []Job
+	for _, j := range w.computing {
+		with = append(with, *j)
+	}
+	joiner, ok := r.(Joiner)
+	if len(with) == 0 || !ok {
+		return func(*Job) bool { return true }
+	}
+	return func(j *Job) bool { return joiner.Joins(*j, with) }
 }
 
 func (x *index) isPaused() bool {
@@ -121,9 +174,10 @@ func (x *index) isPaused() bool {
 }
 
 // nextCandidate returns the best job that a worker may take and that it has not tried: of those
-// whose worker is not heard of any more, and then of the queue. While a worker of this process
-// tries a job, others try the next; done ends that.
-func (x *index) nextCandidate(model string, tried map[string]bool) (j *Job, done func()) {
+// whose worker is not heard of any more, and then of the queue. It returns none where this job does
+// not fit to those that run: no other is taken before it. While a worker of this process tries a
+// job, others try the next; done ends that.
+func (x *index) nextCandidate(model string, tried map[string]bool, fits func(*Job) bool) (j *Job, done func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.paused || x.closed {
@@ -134,15 +188,18 @@ func (x *index) nextCandidate(model string, tried map[string]bool) (j *Job, done
 		// One that waits and whose lease is held is being taken at this moment.
 		return j.Spec.ModelHash == model && !tried[j.ID] && !x.taking[j.ID] && !x.isHeld(leaseKey(j.ID), now)
 	}
-	i := slices.IndexFunc(x.byAge, func(j *Job) bool { return j.isOwned() && mayTry(j) })
+	i := slices.IndexFunc(x.live, func(j *Job) bool { return j.isOwned() && mayTry(j) })
 	if i >= 0 {
-		j = x.byAge[i]
+		j = x.live[i]
 	} else {
 		x.findPlaces()
 		if i = slices.IndexFunc(x.order, mayTry); i < 0 {
 			return nil, nil
 		}
 		j = x.order[i]
+	}
+	if !fits(j) {
+		return nil, nil
 	}
 	tried[j.ID], x.taking[j.ID] = true, true
 	return j, func() {
@@ -153,10 +210,10 @@ func (x *index) nextCandidate(model string, tried map[string]bool) (j *Job, done
 }
 
 // takeNext takes the best job that can be had. It returns nil where there is none.
-func (w *Worker) takeNext(ctx context.Context, m Maker) (*Job, *lease) {
-	tried := map[string]bool{}
-	for ctx.Err() == nil {
-		c, done := w.s.index.nextCandidate(m.Model, tried)
+func (w *Worker) takeNext(ctx context.Context, r Runner) (*Job, *lease) {
+	m, fits, tried := r.Maker(), w.placesFor(r), map[string]bool{}
+	for ctx.Err() == nil && fits != nil {
+		c, done := w.s.index.nextCandidate(m.Model, tried, fits)
 		if c == nil {
 			return nil, nil
 		}

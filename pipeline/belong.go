@@ -114,11 +114,15 @@ func meshOfOneDevice() (*mesh.Mesh, error) { return mesh.Local(mesh.Standard(nil
 
 // outputShape is the shape of what the encoder makes of one text, where a text has textLen rows.
 func (t *textPart) outputShape(textLen int) ([]int, error) {
+	rows := t.use.Length(max(1, textLen))
+	if known, ok := t.shapes.Load(rows); ok { // a service asks for each request
+		return known.([]int), nil
+	}
 	on, err := meshOfOneDevice()
 	if err != nil {
 		return nil, err
 	}
-	g, err := t.model.Graph(on, models.Request{Batch: 1, Text: t.use.Length(max(1, textLen)), Masked: t.use.Masked, DType: dtype.F32})
+	g, err := t.model.Graph(on, models.Request{Batch: 1, Text: rows, Masked: t.use.Masked, DType: dtype.F32})
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +130,7 @@ func (t *textPart) outputShape(textLen int) ([]int, error) {
 	if len(shape) < 2 {
 		return nil, fault.New(models.ErrInputs, nil, "%s has no output %s", t.model.Name(), t.use.Output)
 	}
+	t.shapes.Store(rows, shape)
 	return shape, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"weft/checkpoint"
 	"weft/fault"
@@ -36,6 +37,7 @@ type textPart struct {
 	parts  [2]Part // what its encoder and its tokenizer are
 	model  *identify.Match
 	tokens *tokenizer.Tokenizer
+	shapes sync.Map // of what the encoder makes, by rows
 }
 
 // OpenOptions of Open.

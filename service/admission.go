@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -12,9 +13,12 @@ import (
 
 	"weft"
 	"weft/fault"
+	"weft/mesh"
+	"weft/phases"
 	"weft/pipeline"
 	"weft/plan"
 	"weft/request"
+	"weft/topology"
 )
 
 // Planned is what a request takes.
@@ -137,7 +141,7 @@ func adviseNearest(list []Nearest) string {
 func (r *Release) plan(ctx context.Context, q request.Request) (answer, error) {
 	p := &r.plans
 	p.once.Do(func() { p.known, p.slots = map[string]answer{}, make(chan struct{}, plansAtATime) })
-	key := q.String()
+	key := fmt.Sprint(r.Batch, " ", q)
 	p.mu.Lock()
 	a, ok := p.known[key]
 	p.mu.Unlock()
@@ -150,6 +154,9 @@ func (r *Release) plan(ctx context.Context, q request.Request) (answer, error) {
 		p.slots <- struct{}{}
 		defer func() { <-p.slots }()
 		a, err := r.search(work, q)
+		if err == nil && r.Batch > 1 {
+			err = r.addBatch(work, q, &a)
+		}
 		if err != nil {
 			return answer{}, err
 		}
@@ -198,6 +205,43 @@ func (r *Release) search(ctx context.Context, q request.Request) (answer, error)
 		a.Phases = append(a.Phases, one)
 	}
 	return a, nil
+}
+
+// addBatch adds to the plan of one video what denoising as many at once takes as may be.
+func (r *Release) addBatch(ctx context.Context, q request.Request, a *answer) error {
+	on, err := q.LocalMesh()
+	if err != nil {
+		return err
+	}
+	q.Mesh, q.Batch = slices.Clone(on.Axes()), r.Batch
+	for i := range q.Mesh {
+		if q.Mesh[i].Name == mesh.DP {
+			q.Mesh[i].Size *= r.Batch
+		}
+	}
+	if q.On.Slice.Kind == topology.CPU {
+		if q.On.Slice, err = topology.Lookup(fmt.Sprintf("cpu:%d", r.Batch*on.NumDevices())); err != nil {
+			return err
+		}
+	}
+	all, err := r.search(ctx, q)
+	if errors.Is(err, plan.ErrNoPlan) {
+		return nil // videos of this shape go one after another, which the log says
+	}
+	if err != nil {
+		return err
+	}
+	for i := range a.Phases {
+		for _, ph := range all.Phases {
+			if one := &a.Phases[i]; one.Name == phases.Denoise && ph.Name == phases.Denoise && ph.Bytes > one.Bytes {
+				one.Bytes, a.Bytes = ph.Bytes, max(a.Bytes, ph.Bytes)
+				if all.Limit > 0 && ph.Bytes > all.Limit {
+					a.Limit, a.fits = all.Limit, plan.TooBig
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // nearest finds the largest video that fits of the same number of frames and nearly the same

@@ -144,15 +144,16 @@ type Violation struct {
 	Details json.RawMessage `json:"details,omitempty" doc:"the numbers, by kind"`
 }
 
-// describeError makes the document of an error. A fault of the service's own is not described to
+// describeError makes the document of an error, which names the release's files by relative. A fault of the service's own is not described to
 // clients: its text may have paths.
-func describeError(err error, status int) ErrorDocument {
+func describeError(err error, status int, relative func(string) string) ErrorDocument {
 	doc := ErrorDocument{Error: ErrorBody{Type: "invalid_request_error"}}
 	if status >= 500 {
 		doc.Error.Type = "server_error"
 	}
 	for _, v := range fault.Violations(err) {
 		one := describeViolation(v)
+		one.Message = relative(one.Message)
 		if status == http.StatusInternalServerError {
 			one = Violation{Code: fault.ErrInternal.Name(), Message: "a fault of the service's own, which its log has"}
 		}
@@ -224,7 +225,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if after := retryAfter(err, status); after > 0 {
 		h.Set("Retry-After", strconv.Itoa(after))
 	}
-	writeJSON(w, status, describeError(err, status))
+	writeJSON(w, status, describeError(err, status, s.o.Release.relative))
 }
 
 // maxRetryAfter bounds what clients are told to wait: the queue may move faster than planned.

@@ -88,7 +88,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, id string)
 			if !open {
 				return nil
 			}
-			if !who.maySee(e.Job) {
+			if !who.maySee(e.Job.Spec.User) {
 				continue
 			}
 			text = eventText(e)

@@ -28,8 +28,8 @@ type caller struct {
 // seesAll reports whether every video may be seen.
 func (c caller) seesAll() bool { return c.all || c.operator }
 
-// maySee reports whether a job may be seen.
-func (c caller) maySee(j jobs.Job) bool { return c.seesAll() || ownerOf(j.Spec.User) == c.owner }
+// maySee reports whether the jobs of a user may be seen.
+func (c caller) maySee(user string) bool { return c.seesAll() || ownerOf(user) == c.owner }
 
 type callerKey struct{}
 

@@ -161,7 +161,7 @@ func (s *Server) servePlan(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) findJob(r *http.Request) (jobs.Job, error) {
 	id := r.PathValue("id")
 	j, err := s.o.Store.Get(r.Context(), id)
-	if err == nil && !callerOf(r).maySee(j) {
+	if err == nil && !callerOf(r).maySee(j.Spec.User) {
 		err = fault.New(jobs.ErrNotFound, jobs.OfJob{ID: id}, "there is no video %s", printable.ClipName(id))
 	}
 	return j, err
@@ -183,11 +183,14 @@ const (
 )
 
 func (s *Server) serveList(w http.ResponseWriter, r *http.Request) error {
-	o, limit, err := readListOptions(r)
+	o, err := readListOptions(r)
 	if err != nil {
 		return err
 	}
-	page, err := s.listFor(r.Context(), callerOf(r), o, limit)
+	if who := callerOf(r); !who.seesAll() {
+		o.Sees = who.maySee
+	}
+	page, err := s.o.Store.List(r.Context(), o)
 	if err != nil {
 		return err
 	}
@@ -203,12 +206,12 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request) error {
 }
 
 // readListOptions reads after, limit, order and status.
-func readListOptions(r *http.Request) (o jobs.ListOptions, limit int, err error) {
+func readListOptions(r *http.Request) (o jobs.ListOptions, err error) {
 	q := r.URL.Query()
 	var errs fault.List
-	o.After, o.Desc, limit = q.Get("after"), true, defaultListed
+	o.After, o.Desc, o.Limit = q.Get("after"), true, defaultListed
 	if text := q.Get("limit"); text != "" {
-		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxListed {
+		if o.Limit, err = strconv.Atoi(text); err != nil || o.Limit < 1 || o.Limit > maxListed {
 			errs.Add(fault.New(ErrField, Field{Field: "limit", Value: printable.ClipName(text)}, "limit %q: want 1 to %d", printable.ClipName(text), maxListed))
 		}
 	}
@@ -225,39 +228,7 @@ func readListOptions(r *http.Request) (o jobs.ListOptions, limit int, err error)
 			errs.Add(fault.New(ErrField, Field{Field: printable.ClipName(name)}, "parameter %q is unknown: want after, limit or order", printable.ClipName(name)))
 		}
 	}
-	return o, limit, errs.Err()
-}
-
-// listFor lists the jobs that a caller may see.
-func (s *Server) listFor(ctx context.Context, who caller, o jobs.ListOptions, limit int) (jobs.Page, error) {
-	var out jobs.Page
-	o.Limit = limit
-	if !who.seesAll() {
-		o.Limit = 4 * maxListed // others' are among them
-	}
-	for {
-		page, err := s.o.Store.List(ctx, o)
-		if err != nil {
-			return out, err
-		}
-		for i, j := range page.Jobs {
-			o.After = j.ID
-			if !who.maySee(j) {
-				continue
-			}
-			if len(out.Jobs) == limit {
-				out.HasMore = true
-				return out, nil
-			}
-			if out.Jobs = append(out.Jobs, j); who.seesAll() && len(out.Jobs) == limit {
-				out.HasMore = page.HasMore || i+1 < len(page.Jobs)
-				return out, nil
-			}
-		}
-		if !page.HasMore || len(page.Jobs) == 0 {
-			return out, nil
-		}
-	}
+	return o, errs.Err()
 }
 
 func (s *Server) serveDelete(w http.ResponseWriter, r *http.Request) error {

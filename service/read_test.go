@@ -215,7 +215,7 @@ func checkRead(t *testing.T, l Limits, kind, body string) {
 		if status := statusOf(err); status < 400 || status >= 500 {
 			t.Fatalf("status %d: %v", status, err)
 		}
-		describeError(err, statusOf(err))
+		describeError(err, statusOf(err), strings.Clone)
 	}
 	for _, im := range a.images {
 		if int64(len(im)) > l.ImageBytes {

@@ -35,6 +35,8 @@ type Release struct {
 	// On is the hardware that requests are planned for; with none memory and time are not known.
 	On      request.Hardware
 	Machine plan.Machine
+	// Batch is how many videos of one shape are denoised at once; 0 is 1.
+	Batch int
 	// Formats are the containers that videos can be written in; the first is taken where a
 	// client says none.
 	Formats []string
@@ -42,6 +44,8 @@ type Release struct {
 	Weft string
 
 	plans planner
+	// relative names the release's files without their folder.
+	relative func(string) string
 }
 
 // formats are the containers, in the order of preference.
@@ -54,7 +58,7 @@ var contentTypes = map[string]string{"mp4": "video/mp4", "webm": "video/webm", "
 // TryFormats. Where no hardware is named, the CPU's devices are planned for unless others run the
 // model. Notes say what is left out, and why.
 func NewRelease(ctx context.Context, p *weft.Pipeline, run weft.Options, on request.Hardware, m plan.Machine) (r *Release, notes []string, err error) {
-	r = &Release{Pipeline: p, Run: run, On: on, Machine: m, Weft: weft.Version(), Names: []string{p.Name()}}
+	r = &Release{Pipeline: p, Run: run, On: on, Machine: m, Weft: weft.Version(), Names: []string{p.Name()}, relative: p.RelativeNames()}
 	if r.Hash, err = p.ModelHash(); err != nil {
 		return nil, nil, err
 	}
@@ -90,7 +94,10 @@ func (r *Release) tryDefaults(ctx context.Context) (note string, err error) {
 	if r.Denoiser().Features().Generator.Image.Needed {
 		grey = &picture.Image{Width: 64, Height: 64, Pix: make([]byte, 3*64*64)}
 	}
-	_, err = r.Check(ctx, weft.GenerateOptions{Video: pipeline.Options{Request: r.Run.Request, Weft: r.Weft}, Run: r.Run}, grey, nil)
+	checked, err := r.Check(ctx, weft.GenerateOptions{Video: pipeline.Options{Request: r.Run.Request, Weft: r.Weft}, Run: r.Run}, grey, nil)
+	if err == nil {
+		_, _ = r.admit(ctx, r.Run.Request, checked, grey != nil, Limits{}) // so that the first request need not wait for the plan; it is told what is wrong
+	}
 	if errors.Is(err, models.ErrSize) || errors.Is(err, models.ErrSeq) {
 		return fmt.Sprintf("requests of the release's own size are refused: %v", err), nil
 	}
@@ -197,6 +204,9 @@ type Setting struct {
 	From  string `json:"from" doc:"request, serve, drawn, a file or a publisher's source"`
 }
 
+// shownSetting is a setting as clients see it: where the release's folder is, is not their business.
+func (r *Release) shownSetting(s models.Setting) Setting { return Setting{s.Value, r.relative(s.From)} }
+
 // describe makes the model of GET /v1/models.
 func (r *Release) describe(created int64) Model {
 	gen := r.Denoiser().Features().Generator
@@ -210,9 +220,9 @@ func (r *Release) describe(created int64) Model {
 		m.Image = "needed"
 	}
 	for name, s := range r.Settings.Taken() {
-		m.Defaults[name] = Setting(s)
+		m.Defaults[name] = r.shownSetting(s)
 	}
-	m.Defaults["negative_prompt"] = Setting(r.Settings.Negative())
+	m.Defaults["negative_prompt"] = r.shownSetting(r.Settings.Negative())
 	for _, f := range fields {
 		if r.reads(f.name, m) {
 			m.Fields = append(m.Fields, ModelField{f.name, string(f.kind), f.help, f.flag, f.words})

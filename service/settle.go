@@ -70,13 +70,18 @@ func (r *Release) settle(ctx context.Context, a *asked, limits Limits) (*settled
 		return nil, err
 	}
 	s := &settled{images: a.images, frames: checked.Frames, width: checked.Width, height: checked.Height, fps: checked.FPS}
-	s.notes = slices.Concat(notes, frameNotes, checked.Notes)
+	for _, note := range slices.Concat(notes, frameNotes, checked.Notes) {
+		s.notes = append(s.notes, r.relative(note))
+	}
 	s.spec = jobs.Spec{Model: r.Names[0], ModelHash: r.Hash, Prompt: a.prompt, Negative: a.negative, Seed: checked.Seed, Fit: string(a.fit), NoTruncate: a.whole, Crop: a.crop,
 		Tiles: a.tiles, AutoencoderType: a.vaeType, Preview: o.Video.Preview, Container: format, Priority: a.priority}
 	if s.spec.Request, err = q.MarshalJSON(); err != nil {
 		return nil, err
 	}
 	s.spec.Settings = a.settingsOf(checked, framesFrom)
+	for name, setting := range s.spec.Settings {
+		s.spec.Settings[name] = models.Setting(r.shownSetting(setting))
+	}
 	if s.planned, err = r.admit(ctx, q, checked, first != nil, limits); err != nil {
 		return s, err
 	}

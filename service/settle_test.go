@@ -122,7 +122,7 @@ func TestWhatTheReleaseRefuses(t *testing.T) {
 			t.Errorf("%s: %q\nwant %q\n%v", c.doc, got, c.want, err)
 		}
 		messages := ""
-		for _, v := range describeError(err, 422).Error.Violations {
+		for _, v := range describeError(err, 422, strings.Clone).Error.Violations {
 			messages += v.Message + "\n"
 		}
 		if !strings.Contains(messages, c.says) || strings.Contains(messages, "--") {
@@ -179,7 +179,7 @@ func TestTooBigIsRefusedWithWhatFits(t *testing.T) {
 	if !errors.Is(err, ErrTooBig) || statusOf(err) != 422 {
 		t.Fatal(err)
 	}
-	body := describeError(err, 422)
+	body := describeError(err, 422, strings.Clone)
 	var big TooBig
 	if err := json.Unmarshal(body.Error.Details, &big); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package xla
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -25,6 +26,9 @@ type Options struct {
 	Plugin string
 	// Devices is how many virtual devices a CPU client has; 0 is 1.
 	Devices int
+	// ThreadsFor sizes the CPU client's pool of threads as for so many devices; 0 is Devices. With
+	// fewer than Devices, programs whose devices wait for each other must not run.
+	ThreadsFor int
 	// Extra are client options handed to the plugin: string, int64, []int64, float32, bool.
 	Extra map[string]any
 	// Install fetches a missing engine first.
@@ -104,7 +108,7 @@ func (p *Plugin) Client(o Options) (*Client, error) {
 	c := &Client{plugin: p, window: make(chan struct{}, Window), died: make(chan struct{}), limit: DefaultLimit,
 		calls: map[*Event]struct{}{}, byID: map[int]int{}, buffers: map[*Buffer]struct{}{}, programs: map[*Executable]struct{}{}}
 	var err error
-	c.threads, err = withThreads(n, func() (err error) {
+	c.threads, err = withThreads(cmp.Or(o.ThreadsFor, n), func() (err error) {
 		p.applyFlags()
 		c.raw, err = p.api.NewClient(options)
 		return err

@@ -35,6 +35,7 @@ type serveFlags struct {
 	logPrompts            bool
 	logLevel              string
 	maxQueued             int
+	batch                 int
 	maxSeconds            float64
 	retention, lease      time.Duration
 }

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -71,10 +73,14 @@ func (f *serveFlags) addService(c *cobra.Command) {
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	completeFlag(c, "log-level", "debug", "info", "warn", "error")
 	fl.IntVar(&f.maxQueued, "max-queued", jobs.DefaultMaxQueued, "how many videos may wait; more are refused with 429")
+	fl.IntVar(&f.batch, "batch", 1, "denoise up to so many videos of one shape at once, on as many times the mesh's devices; each has the bytes that it has alone")
 	finiteFlag(c, &f.maxSeconds, "max-seconds", 0, "refuse a video that takes longer by the plan; 0 is no limit")
 	fl.DurationVar(&f.retention, "retention", jobs.DefaultRetention, "for how long a video is kept after its end")
 	fl.DurationVar(&f.lease, "lease", jobs.DefaultLease, "after what time without a sign of life another worker goes on with a video")
 }
+
+// mostBatch bounds --batch: more is a mistyped number.
+const mostBatch = 64
 
 // refuseWithoutRun refuses flags of the video service where it is not asked for.
 func (f *serveFlags) refuseWithoutRun(cmd *cobra.Command) error {
@@ -106,6 +112,9 @@ func (f *serveFlags) check() error {
 	}
 	if f.maxQueued < 1 {
 		l.Add(usageError("--max-queued %d: want 1 or more", f.maxQueued))
+	}
+	if f.batch < 1 || f.batch > mostBatch {
+		l.Add(usageError("--batch %d: want 1 to %d", f.batch, mostBatch))
 	}
 	for _, d := range []struct {
 		flag  string
@@ -156,6 +165,10 @@ type videoService struct {
 	data     string
 }
 
+// apiGCPercent is how much a process that only answers lets its heap grow between two collections.
+// What it keeps is a few megabytes, so that collecting often is cheap and its memory stays flat.
+const apiGCPercent = 25
+
 // serveVideos serves videos, and the explorer beside them.
 func (a *app) serveVideos(cmd *cobra.Command, f *serveFlags) error {
 	a.endsByItself.Store(true) // a step may take longer than other commands are given
@@ -166,6 +179,9 @@ func (a *app) serveVideos(cmd *cobra.Command, f *serveFlags) error {
 	on := run.On
 	run.On = request.Hardware{} // what is planned for, not what is run on
 	run.Progress = nil
+	if f.role == roleAPI && os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(apiGCPercent)
+	}
 	v := &videoService{log: f.newLog(a)}
 	defer v.close()
 	if err := v.readFiles(f); err != nil {
@@ -210,6 +226,7 @@ func (v *videoService) open(ctx context.Context, a *app, f *serveFlags, run weft
 	if v.release, notes, err = service.NewRelease(ctx, v.pipeline, run, on, thisMachine()); err != nil {
 		return err
 	}
+	v.release.Batch = f.batch
 	if f.role != roleWorker {
 		formats, err := v.release.TryFormats(ctx)
 		if err != nil {
@@ -233,7 +250,7 @@ func (v *videoService) open(ctx context.Context, a *app, f *serveFlags, run weft
 		return err
 	}
 	if f.role != roleAPI {
-		v.runner = runner.New(v.pipeline, run)
+		v.runner = runner.New(v.pipeline, run, f.batch)
 	}
 	return v.survey(ctx)
 }
@@ -256,12 +273,13 @@ func (v *videoService) listen(cmd *cobra.Command, a *app, f *serveFlags) (err er
 	if err != nil {
 		return err
 	}
-	explorer.Models[f.run], explorer.Settings[f.run] = v.pipeline.Denoiser(), v.pipeline.Settings
+	model := filepath.Base(filepath.Clean(f.run)) // where the folder is, is not the clients' business
+	explorer.Models[model], explorer.Settings[model] = v.pipeline.Denoiser(), v.pipeline.Settings
 	var host string
 	if v.listener, host, err = web.Listen(f.addr, f.public); err != nil {
 		return err
 	}
-	o := service.Options{Store: v.store, Release: v.release, Explorer: web.New(explorer).Handler(), Page: servicePage, ExplorerModel: f.run, Tokens: v.tokens, Public: f.public, Origins: f.origins,
+	o := service.Options{Store: v.store, Release: v.release, Explorer: web.New(explorer).Handler(), Page: servicePage, ExplorerModel: model, Tokens: v.tokens, Public: f.public, Origins: f.origins,
 		ProbesOnly: f.role == roleWorker, Hosts: append(slices.Clone(f.hosts), host), Limits: service.Limits{Seconds: f.maxSeconds}, Log: v.log, LogPrompts: f.logPrompts}
 	v.server = service.New(o)
 	return nil
@@ -314,7 +332,7 @@ func (v *videoService) serve(ctx context.Context, f *serveFlags) error {
 			<-working.Done()
 			return
 		}
-		worked = jobs.NewWorker(v.store, jobs.WorkerOptions{}).Run(working, v.runner)
+		worked = jobs.NewWorker(v.store, jobs.WorkerOptions{Parallel: f.batch}).Run(working, v.runner)
 	})
 	parts.Wait()
 	if errors.Is(worked, context.Canceled) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -35,15 +36,21 @@ type Runner struct {
 	made jobs.Maker
 	err  error // of the model's hash
 
+	batch int // how many jobs are denoised at once
+	// relative names the release's files without their folder, which is not the business of those
+	// who ask for videos.
+	relative func(string) string
+
 	mu   sync.Mutex
 	kept *weft.KeptDevices // nil while the devices are free
 }
 
 // New makes a runner. Of the request in run, those values are taken that say where and how the
-// work is done: mesh, FSDP, attention, offload, microbatches. What is made is the jobs' own.
-func New(p *weft.Pipeline, run weft.Options) *Runner {
+// work is done: mesh, FSDP, attention, offload, microbatches. What is made is the jobs' own. Up to
+// batch jobs of one shape are denoised at once, over so many times the mesh's devices (weft.Keep).
+func New(p *weft.Pipeline, run weft.Options, batch int) *Runner {
 	hash, err := p.ModelHash()
-	return &Runner{p: p, run: run, err: err,
+	return &Runner{p: p, run: run, err: err, batch: max(1, batch), relative: p.RelativeNames(),
 		made: jobs.Maker{Weft: weft.Version(), Model: hash, Mesh: mesh.FormatAxes(run.Mesh), Engine: run.Device}}
 }
 
@@ -65,7 +72,7 @@ func (r *Runner) devices() *weft.KeptDevices {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.kept == nil {
-		r.kept = weft.KeepDevices(weft.Keep{})
+		r.kept = weft.KeepDevices(weft.Keep{Batch: r.batch})
 	}
 	return r.kept
 }
@@ -78,6 +85,7 @@ func (r *Runner) Run(ctx context.Context, t jobs.Task) (jobs.Output, error) {
 	if r.err != nil {
 		return jobs.Output{}, r.err
 	}
+	giveWay()
 	made, pictures, err := r.generate(ctx, t)
 	if errors.Is(err, pipeline.ErrState) && ctx.Err() == nil {
 		// A state that this version cannot go on from. The video is made anew.
@@ -89,18 +97,48 @@ func (r *Runner) Run(ctx context.Context, t jobs.Task) (jobs.Output, error) {
 			made.Notes = append(made.Notes, fmt.Sprintf("made anew: %v", strings.ReplaceAll(why.Error(), t.Dir+string(filepath.Separator), "")))
 		}
 	}
-	if errors.Is(err, engine.ErrUnavailable) {
+	if errors.Is(err, engine.ErrUnavailable) || weft.FailedTogether(err) {
 		err = jobs.OfMachine(err)
 	}
 	if err != nil {
-		return jobs.Output{}, withoutFolder(err, t.Dir)
+		err = withoutFolder(err, t.Dir)
+		return jobs.Output{}, shownError{err, r.relative(err.Error())}
 	}
 	if err := pictures.Write(t.Dir); err != nil {
 		return jobs.Output{}, err
 	}
-	return jobs.Output{Settings: made.Settings, Notes: made.Notes, Files: map[string]string{
+	return jobs.Output{Settings: r.shownSettings(made.Settings), Notes: r.shownNotes(made.Notes), Files: map[string]string{
 		"video": filepath.Base(made.Out), "thumbnail": stills.Thumbnail, "spritesheet": stills.SpriteSheet}}, nil
 }
+
+// shownSettings are settings as those see them who ask for videos.
+func (r *Runner) shownSettings(settings map[string]models.Setting) map[string]models.Setting {
+	out := map[string]models.Setting{}
+	for name, s := range settings {
+		out[name] = models.Setting{Value: s.Value, From: r.relative(s.From)}
+	}
+	return out
+}
+
+// shownNotes are notes as those see them who ask for videos.
+func (r *Runner) shownNotes(notes []string) []string {
+	var out []string
+	for _, n := range notes {
+		out = append(out, r.relative(n))
+	}
+	return out
+}
+
+// shownError is an error with the text that those see who ask for videos.
+type shownError struct {
+	error
+	text string
+}
+
+// Error is the text.
+func (e shownError) Error() string { return e.text }
+
+func (e shownError) Unwrap() error { return e.error }
 
 // withoutFolder is an error without what was put around it of the folder of a try: how a command
 // would go on from there, or where its last latents are. The job does the first by itself, and the
@@ -128,8 +166,48 @@ func (r *Runner) generate(ctx context.Context, t jobs.Task) (*weft.Generated, *s
 		return err
 	}
 	o.OnFrame = func(frame []float32) error { return s.Add(frame) }
-	made, err := r.p.Generate(ctx, weft.GenerateOptions{Video: o, Run: r.run, Devices: r.devices()})
+	held := &heldReports{report: o.OnProgress}
+	o.OnProgress = held.take
+	made, err := r.p.Generate(ctx, weft.GenerateOptions{Video: o, Run: r.run, Devices: r.devices(), OnTurn: held.letGo, OnBeside: t.Free})
 	return made, s, err
+}
+
+// heldReports keep the last progress until the devices are the job's: it has not begun before.
+type heldReports struct {
+	report func(pipeline.Progress)
+	last   *pipeline.Progress
+	begun  bool
+}
+
+func (h *heldReports) take(p pipeline.Progress) {
+	if h.last = &p; h.begun {
+		h.report(p)
+	}
+}
+
+func (h *heldReports) letGo() {
+	if h.begun = true; h.last != nil {
+		h.report(*h.last)
+	}
+}
+
+// Joins reports whether a job is denoised at once with others: all have one shape, and of none did a
+// worker die, so that one that kills its worker fails alone.
+func (r *Runner) Joins(j jobs.Job, with []jobs.Job) bool {
+	return j.Deaths == 0 && !slices.ContainsFunc(with, func(other jobs.Job) bool { return other.Deaths > 0 || shapeOf(other.Spec) != shapeOf(j.Spec) })
+}
+
+// shapeOf says what videos of one shape have in common: what their steps' programs are made of.
+func shapeOf(s jobs.Spec) string {
+	var q request.Request
+	if err := json.Unmarshal(s.Request, &q); err != nil {
+		return "request of " + s.Prompt // refused when it is run
+	}
+	shape := fmt.Sprintf("%v %d %v %v %s", q.DType, q.TextLen, q.TokenTimes, q.Layers, q.Attention)
+	for _, name := range []string{"size", "frames", "fps", "passes", "cfg"} {
+		shape += " " + s.Settings[name].Text()
+	}
+	return shape + fmt.Sprint(" ", s.Image != "", s.LastImage != "")
 }
 
 // options are what a job asks for, on this runner's devices.

@@ -78,7 +78,7 @@ func TestJobsHaveTheBytesOfGenerate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	r := generate.New(p, weft.Options{Device: engine.RefDevice})
+	r := generate.New(p, weft.Options{Device: engine.RefDevice}, 1)
 	defer r.Release()
 	work := func() (stop func()) {
 		ctx, end := context.WithCancel(context.Background())
@@ -172,7 +172,7 @@ func TestRefusedJobsSayWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	r := generate.New(p, weft.Options{Device: engine.RefDevice})
+	r := generate.New(p, weft.Options{Device: engine.RefDevice}, 1)
 	defer r.Release()
 	ctx, end := context.WithCancel(context.Background())
 	var done sync.WaitGroup

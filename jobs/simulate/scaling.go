@@ -38,6 +38,9 @@ type Report struct {
 	Tries      int     `json:"tries"` // of all jobs; more than Jobs if any was tried twice
 }
 
+// Rate is how many jobs a second were made.
+func (r Report) Rate() float64 { return float64(r.Jobs) / r.Seconds }
+
 // Measure creates jobs in a queue of its own, runs workers whose steps sleep until all have ended,
 // and checks each video.
 func Measure(ctx context.Context, l Load) (Report, error) {

@@ -5,18 +5,22 @@ import { fail } from "./cards.js";
 import { byId } from "./dom.js";
 
 let asking; // a promise while the dialog is open
+let leaving = false; // from a log-out until the page is loaded anew
 
 // start gives the session, when there is one. again is called when another one begins later.
 export async function start(again) {
   whenUnauthorized(async () => {
-    if (asking) return;
+    // What is refused after a log-out asks for no token here: what is typed would go with this page.
+    if (asking || leaving) return;
     again(await askToken());
   });
   byId("logout").addEventListener("click", async () => {
+    leaving = true;
     try {
       await request("DELETE", "/v1/session");
       location.reload();
     } catch (error) {
+      leaving = false;
       fail("You are still logged in", error);
     }
   });
