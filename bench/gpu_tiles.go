@@ -63,7 +63,7 @@ func gpuTiles(ctx context.Context, args []string) error {
 		return err
 	}
 	res := tileResult{Date: time.Now().Format("2006-01-02"), Compiler: "jax-cuda13-pjrt " + engine.Version + ", ptxas 13.5.37",
-		About: "weft's attention kernel for GPUs, bf16, 4096 queries and keys, 10 heads, compiled with no GPU about. What spills is out; of the others topology's data have the largest " +
+		About: "weft's attention kernel for GPUs, bf16, 32760 queries and keys, 10 heads, a mask by key, compiled with no GPU about. What spills is out; of the others topology's data have the largest " +
 			"blocks, of those with equal blocks the fewest warps that do not spill, and as many stages as shared memory holds."}
 	for _, chip := range strings.Split(*chips, ",") {
 		list, err := chipTiles(ctx, chip, *all, *disassembler)
@@ -113,15 +113,21 @@ func chipTiles(ctx context.Context, chip string, all bool, disassembler string) 
 	defer top.Close()
 	var out []tileFigure
 	for _, dim := range []int{64, 128, 256} {
-		k := triton.Kernel{Chip: on.Generation, DType: dtype.BF16, Batch: 1, Queries: 4096, Keys: 4096, Heads: 10, KVHeads: 10, HeadDim: dim}
-		chosen := k.Tiles()
+		k := triton.Kernel{Chip: on.Generation, DType: dtype.BF16, Batch: 1, Queries: 32760, Keys: 32760, Heads: 10, KVHeads: 10, HeadDim: dim, Mask: true, MaskBatch: 1}
+		chosen := topology.GPUTile{} // where registers do not hold the head dim
+		if k.Check() == nil {
+			chosen = k.Tiles()
+		}
 		tiles := []topology.GPUTile{chosen}
 		if all {
-			if tiles = candidateTiles(dim); !slices.Contains(tiles, chosen) {
+			if tiles = candidateTiles(dim); chosen != (topology.GPUTile{}) && !slices.Contains(tiles, chosen) {
 				tiles = append(tiles, chosen)
 			}
 		}
 		for _, t := range tiles {
+			if t == (topology.GPUTile{}) {
+				continue
+			}
 			k.Tile = t
 			f := tileFigure{Chip: on.Generation, HeadDim: dim, Tile: t, Chosen: t == chosen}
 			if c, err := gpucode.Compile(ctx, top, k); err != nil {

@@ -48,8 +48,9 @@ type GPUKernel struct {
 type GPUTiles struct {
 	HeadDim64  GPUTile `json:"head_dim_64"`
 	HeadDim128 GPUTile `json:"head_dim_128"`
-	HeadDim256 GPUTile `json:"head_dim_256"`
-	Source     string  `json:"source"`
+	// HeadDim256 is nil where registers do not hold so wide a head.
+	HeadDim256 *GPUTile `json:"head_dim_256"`
+	Source     string   `json:"source"`
 }
 
 // GPUTile says how the kernel cuts queries and keys, how many warps of 32 threads share a
@@ -245,7 +246,11 @@ func (d *database) checkGPU(g *GPU, l *fault.List) {
 		c.bad("attention_kernel", "is there, and no compiler for it")
 	}
 	c.checkSource("attention_kernel.tiles", g.kernel.Tiles.Source)
-	for i, t := range []GPUTile{g.kernel.Tiles.HeadDim64, g.kernel.Tiles.HeadDim128, g.kernel.Tiles.HeadDim256} {
+	tiles := []GPUTile{g.kernel.Tiles.HeadDim64, g.kernel.Tiles.HeadDim128}
+	if wide := g.kernel.Tiles.HeadDim256; wide != nil {
+		tiles = append(tiles, *wide)
+	}
+	for i, t := range tiles {
 		key := []string{"head_dim_64", "head_dim_128", "head_dim_256"}[i]
 		if !isPowerOfTwo(t.Queries) || !isPowerOfTwo(t.Keys) || !isPowerOfTwo(t.Warps) || t.Queries < 16 || t.Keys < 16 || t.Stages < 1 {
 			c.bad("attention_kernel.tiles."+key, "has %+v: want powers of two, blocks of at least 16, and at least one stage", t)

@@ -21,8 +21,9 @@
 // The result is acc / l. q carries scale*log2(e), so that powers of 2 suffice.
 //
 //   - Padding keys, at the end or in between, are never read. Blocks that are all real keys carry
-//     no mask; the last block of each range of real keys is masked.
-//   - Queries behind the last are not read and not written.
+//     no mask; in the last block of each range the last real key is read again in the place of what
+//     is behind it, and those scores are masked.
+//   - Queries behind the last are not read either, and not written.
 //   - A head dim that is no power of two, or below 16, is padded in registers: its columns are
 //     neither read nor written.
 //   - Grouped heads: query head h reads key head h / (H/Hkv). Nothing is copied.

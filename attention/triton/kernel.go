@@ -69,7 +69,7 @@ func (s Kernel) paddedDim() int {
 }
 
 // tile gives the block sizes of the chip for the padded head dim, or those that override them;
-// false for a chip without any.
+// false for a chip without any, and for a head that is too wide for its registers.
 func (s Kernel) tile() (topology.GPUTile, bool) {
 	if s.Tile != (topology.GPUTile{}) {
 		return s.Tile, true
@@ -83,9 +83,10 @@ func (s Kernel) tile() (topology.GPUTile, bool) {
 		return tiles.HeadDim64, true
 	case s.paddedDim() <= 128:
 		return tiles.HeadDim128, true
-	default:
-		return tiles.HeadDim256, true
+	case tiles.HeadDim256 != nil:
+		return *tiles.HeadDim256, true
 	}
+	return topology.GPUTile{}, false
 }
 
 // Tiles gives the block sizes that the kernel uses: few queries or keys need no more than the
@@ -140,7 +141,7 @@ func (s Kernel) Check() error {
 	t, ok := s.tile()
 	switch {
 	case !ok:
-		bad("no block sizes are known for chip %q; %v have some", s.Chip, Chips())
+		bad("no block sizes are known for chip %q and head dim %d; %v have some, for a head dim of more than 128 those with larger tensor cores", s.Chip, s.HeadDim, Chips())
 	case !isPowerOfTwo(t.Queries) || !isPowerOfTwo(t.Keys) || t.Queries < minBlock || t.Keys < minBlock || !isPowerOfTwo(t.Warps) || t.Warps > 32 || t.Stages < 1:
 		bad("blocks of %d queries by %d keys, %d warps, %d stages: want powers of two, blocks of at least %d, at most 32 warps, and a stage", t.Queries, t.Keys, t.Warps, t.Stages, minBlock)
 	}

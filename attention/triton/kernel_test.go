@@ -377,6 +377,7 @@ func TestUnsupported(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(s *triton.Kernel){
+		"head dim 129":           func(s *triton.Kernel) { s.Chip, s.HeadDim = "a100", 129 },
 		"head dim 257":           func(s *triton.Kernel) { s.HeadDim = 257 },
 		"operands are f32":       func(s *triton.Kernel) { s.DType = dtype.F32 },
 		`chip "v4"`:              func(s *triton.Kernel) { s.Chip = "v4" },
@@ -407,7 +408,7 @@ func TestCallAndTextAgree(t *testing.T) {
 	for _, s := range []triton.Kernel{
 		{Chip: "h100", DType: dtype.BF16, Batch: 3, Queries: 4681, Keys: 226, Heads: 12, KVHeads: 12, HeadDim: 128, Mask: true, MaskBatch: 1},
 		{Chip: "a100", DType: dtype.F16, Batch: 1, Queries: 128, Keys: 128, Heads: 4, KVHeads: 2, HeadDim: 96, StateIn: true, StateOut: true},
-		{Chip: "rtx4090", DType: dtype.BF16, Batch: 1, Queries: 129, Keys: 33, Heads: 1, KVHeads: 1, HeadDim: 256},
+		{Chip: "b200", DType: dtype.BF16, Batch: 1, Queries: 129, Keys: 33, Heads: 1, KVHeads: 1, HeadDim: 256},
 	} {
 		text, err := s.Text()
 		if err != nil {

@@ -21,14 +21,15 @@ type functionWriter struct {
 	elem     string // of q, k, v and the result
 	pointers map[string]value
 
-	row0         value // the first query of the block
-	batch, head  value
-	rows, cols   value // places in a block of queries, and along the head dim
-	keys         value // places in a block of keys
-	realColumns  bool  // every column along the head dim is one of the operands'
-	realQueries  bool  // every row of every block is a query
-	queryMask    *value
-	queryColMask *value
+	row0        value // the first query of the block
+	batch, head value
+	rows, cols  value // places in a block of queries, and along the head dim
+	keys        value // places in a block of keys
+	// realRows are rows, with the last query's place instead of those behind it. What is read so
+	// needs no mask, whose bits would stay in registers until the result is written.
+	realRows    value
+	realColumns bool // every column along the head dim is one of the operands'
+	realQueries bool // every row of every block is a query
 }
 
 // runningSoftmax is the state of a block of queries: the maximum m so far, the sums l of exponentials,
@@ -71,52 +72,51 @@ func (w *functionWriter) writeBody() {
 	w.row0 = w.mulInt(w.programID("x"), w.constInt(w.tile.Queries, "i32"))
 	w.head, w.batch = w.programID("y"), w.programID("z")
 	w.rows, w.cols, w.keys = w.counting(w.tile.Queries), w.counting(w.dim), w.counting(w.tile.Keys)
-	w.makeQueryMasks()
-	queries := w.queryBlock("q", w.elem)
-	q := w.load(queries, w.elem, w.queryColMask)
+	w.realRows = w.rows
+	if !w.realQueries {
+		last := w.subInt(w.constInt(w.kernel.Queries-1, "i32"), w.row0)
+		w.realRows = w.minInt(w.rows, w.splat(last, w.tile.Queries))
+	}
+	q := w.load(w.queryBlock("q", w.realRows), w.elem, w.columnMask(w.tile.Queries))
 	st := w.firstState()
 	for _, r := range w.kernel.realRanges() {
 		st = w.foldRange(q, r, st)
 	}
+	w.writeResults(st)
+}
+
+// writeResults writes the result, or the state, where rows are queries.
+func (w *functionWriter) writeResults(st runningSoftmax) {
+	var rowMask, blockMask *value
+	if !w.realQueries {
+		left := w.subInt(w.constInt(w.kernel.Queries, "i32"), w.row0)
+		mask := w.below(w.rows, w.splat(left, w.tile.Queries))
+		rowMask = &mask
+	}
+	if blockMask = w.columnMask(w.tile.Queries); rowMask != nil {
+		spread := w.spread(*rowMask, 0, w.tile.Queries, w.dim)
+		if blockMask != nil {
+			spread = w.bothTrue(spread, *blockMask)
+		}
+		blockMask = &spread
+	}
 	if w.kernel.StateOut {
-		w.store(w.queryRow("m_out"), st.m, w.queryMask)
-		w.store(w.queryRow("l_out"), st.l, w.queryMask)
-		w.store(w.queryBlock("acc_out", "f32"), st.acc, w.queryColMask)
+		w.store(w.queryRow("m_out", w.rows), st.m, rowMask)
+		w.store(w.queryRow("l_out", w.rows), st.l, rowMask)
+		w.store(w.queryBlock("acc_out", w.rows), st.acc, blockMask)
 		return
 	}
 	out := w.div(st.acc, w.spread(st.l, 0, w.tile.Queries, w.dim))
-	w.store(w.queryBlock("out", w.elem), w.narrow(out, w.elem), w.queryColMask)
+	w.store(w.queryBlock("out", w.rows), w.narrow(out, w.elem), blockMask)
 }
 
-// makeQueryMasks makes the masks of rows that are queries, and of those by real columns; nil
-// where nothing is to be masked.
-func (w *functionWriter) makeQueryMasks() {
-	if !w.realQueries {
-		at := w.addInt(w.splat(w.row0, w.tile.Queries), w.rows)
-		mask := w.below(at, w.constInt(w.kernel.Queries, "i32", w.tile.Queries))
-		w.queryMask = &mask
-	}
-	w.queryColMask = w.maskBlock(w.queryMask, w.tile.Queries)
-}
-
-// maskBlock joins a mask of so many rows, nil for none, with that of the real columns.
-func (w *functionWriter) maskBlock(rowMask *value, rows int) *value {
-	var mask value
-	switch {
-	case rowMask == nil && w.realColumns:
+// columnMask is where the columns of a block of so many rows are real; nil where all are.
+func (w *functionWriter) columnMask(rows int) *value {
+	if w.realColumns {
 		return nil
-	case rowMask == nil:
-		mask = w.spread(w.realColumnMask(), 1, rows, w.dim)
-	case w.realColumns:
-		mask = w.spread(*rowMask, 0, rows, w.dim)
-	default:
-		mask = w.bothTrue(w.spread(*rowMask, 0, rows, w.dim), w.spread(w.realColumnMask(), 1, rows, w.dim))
 	}
+	mask := w.spread(w.below(w.cols, w.constInt(w.kernel.HeadDim, "i32", w.dim)), 1, rows, w.dim)
 	return &mask
-}
-
-func (w *functionWriter) realColumnMask() value {
-	return w.below(w.cols, w.constInt(w.kernel.HeadDim, "i32", w.dim))
 }
 
 // strides are by how many elements the tokens and the heads of an operand lie apart.
@@ -142,21 +142,21 @@ func (w *functionWriter) blockPointers(start, rows value, tokenStride int) value
 	return w.advance(w.splat(start, n, w.dim), offsets)
 }
 
-// queryBlock points to the program's block of an operand that is laid out as q is.
-func (w *functionWriter) queryBlock(name, elem string) value {
+// queryBlock points to rows of the program's block of an operand that is laid out as q is.
+func (w *functionWriter) queryBlock(name string, rows value) value {
 	s := w.kernel
 	tokenStride, _ := w.strides(s.Queries, s.Heads)
 	start := w.headStart(name, s.Queries, s.Heads, w.head)
 	start = w.advance(start, w.mulInt(w.toInt64(w.row0), w.constInt(tokenStride, "i64")))
-	return w.blockPointers(start, w.rows, tokenStride)
+	return w.blockPointers(start, rows, tokenStride)
 }
 
-// queryRow points to the program's part of m or l, (B, H, Sq).
-func (w *functionWriter) queryRow(name string) value {
+// queryRow points to rows of the program's part of m or l, (B, H, Sq).
+func (w *functionWriter) queryRow(name string, rows value) value {
 	s := w.kernel
 	at := w.addInt(w.mulInt(w.batch, w.constInt(s.Heads, "i32")), w.head)
 	offset := w.addInt(w.mulInt(w.toInt64(at), w.constInt(s.Queries, "i64")), w.toInt64(w.row0))
-	return w.advance(w.splat(w.advance(w.pointers[name], offset), w.tile.Queries), w.rows)
+	return w.advance(w.splat(w.advance(w.pointers[name], offset), w.tile.Queries), rows)
 }
 
 // firstState is the state of no keys at all, or the one that other keys left.
@@ -165,8 +165,8 @@ func (w *functionWriter) firstState() runningSoftmax {
 	if !w.kernel.StateIn {
 		return runningSoftmax{w.constFloat(lowestMax, "f32", n), w.constFloat(0, "f32", n), w.constFloat(0, "f32", n, w.dim)}
 	}
-	return runningSoftmax{w.load(w.queryRow("m_in"), "f32", w.queryMask), w.load(w.queryRow("l_in"), "f32", w.queryMask),
-		w.load(w.queryBlock("acc_in", "f32"), "f32", w.queryColMask)}
+	return runningSoftmax{w.load(w.queryRow("m_in", w.realRows), "f32", nil), w.load(w.queryRow("l_in", w.realRows), "f32", nil),
+		w.load(w.queryBlock("acc_in", w.realRows), "f32", w.columnMask(n))}
 }
 
 // keyBlocks has where the keys of a range begin, for the program's batch and head.
@@ -213,31 +213,31 @@ func (w *functionWriter) foldRange(q value, r Range, st runningSoftmax) runningS
 // so many are real. See the package's comment for the formulas.
 func (w *functionWriter) foldBlock(q value, at keyBlocks, from value, real int, st runningSoftmax) runningSoftmax {
 	n := w.tile.Keys
-	var keyMask *value
-	if real < n {
-		mask := w.below(w.keys, w.constInt(real, "i32", n))
-		keyMask = &mask
+	keys := w.keys
+	if real < n { // the last key instead of those behind it: their scores are masked
+		keys = w.minInt(keys, w.constInt(real-1, "i32", n))
 	}
-	blockMask := w.maskBlock(keyMask, n)
+	blockMask := w.columnMask(n)
 	offset := w.mulInt(from, w.constInt(at.tokenStride, "i64"))
-	k := w.load(w.blockPointers(w.advance(at.k, offset), w.keys, at.tokenStride), w.elem, blockMask)
+	k := w.load(w.blockPointers(w.advance(at.k, offset), keys, at.tokenStride), w.elem, blockMask)
 	scores := w.dotAdd(q, w.transpose(k), w.constFloat(0, "f32", w.tile.Queries, n))
 	if w.kernel.scalesInKernel() {
 		scores = w.mul(scores, w.constFloat(w.kernel.Scale, "f32", scores.dims...))
 	}
 	if w.kernel.Mask {
-		added := w.load(w.advance(w.splat(w.advance(at.mask, from), n), w.keys), "f32", keyMask)
+		added := w.load(w.advance(w.splat(w.advance(at.mask, from), n), keys), "f32", nil)
 		scores = w.add(scores, w.spread(added, 1, scores.dims...))
 	}
-	if keyMask != nil {
-		scores = w.choose(w.spread(*keyMask, 1, scores.dims...), scores, w.constFloat(math.Inf(-1), "f32", scores.dims...))
+	if real < n {
+		there := w.below(w.keys, w.constInt(real, "i32", n))
+		scores = w.choose(w.spread(there, 1, scores.dims...), scores, w.constFloat(math.Inf(-1), "f32", scores.dims...))
 	}
 	m := w.max(st.m, w.reduceRows("arith.maxnumf", scores))
 	p := w.exp2(w.minus(scores, w.spread(m, 0, scores.dims...)))
 	keep := w.exp2(w.minus(st.m, m))
 	l := w.add(w.mul(st.l, keep), w.reduceRows("arith.addf", p))
 	acc := w.mul(st.acc, w.spread(keep, 0, st.acc.dims...))
-	v := w.load(w.blockPointers(w.advance(at.v, offset), w.keys, at.tokenStride), w.elem, blockMask)
+	v := w.load(w.blockPointers(w.advance(at.v, offset), keys, at.tokenStride), w.elem, blockMask)
 	return runningSoftmax{m, l, w.dotAdd(w.narrow(p, w.elem), v, acc)}
 }
 

@@ -94,7 +94,9 @@ func (w *ttirWriter) max(a, b value) value      { return w.binary("arith.maxnumf
 func (w *ttirWriter) addInt(a, b value) value   { return w.binary("arith.addi", a, b) }
 func (w *ttirWriter) mulInt(a, b value) value   { return w.binary("arith.muli", a, b) }
 func (w *ttirWriter) divInt(a, b value) value   { return w.binary("arith.divsi", a, b) }
+func (w *ttirWriter) subInt(a, b value) value   { return w.binary("arith.subi", a, b) }
 func (w *ttirWriter) bothTrue(a, b value) value { return w.binary("arith.andi", a, b) }
+func (w *ttirWriter) minInt(a, b value) value   { return w.binary("arith.minsi", a, b) }
 
 func (w *ttirWriter) exp2(a value) value {
 	return w.assign(a.withElem(a.elem), "math.exp2 %s : %s", a.name, a.typeText())

@@ -220,6 +220,8 @@ var (
 		"arith.muli":  func(a, b int64) int64 { return a * b },
 		"arith.divsi": func(a, b int64) int64 { return a / b },
 		"arith.andi":  func(a, b int64) int64 { return a & b },
+		"arith.subi":  func(a, b int64) int64 { return a - b },
+		"arith.minsi": func(a, b int64) int64 { return min(a, b) },
 		"arith.cmpi":  func(a, b int64) int64 { return map[bool]int64{true: 1}[a < b] },
 	}
 )
