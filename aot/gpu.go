@@ -7,8 +7,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"weft/fault"
+	"weft/internal/cubin"
 	"weft/topology"
 	"weft/xla"
 	"weft/xla/plugin"
@@ -26,6 +28,9 @@ type gpuCompiler struct {
 	topologyCompiler
 	config plugin.GPUConfig
 	gpu    topology.GPU
+
+	mu     sync.Mutex
+	remark []string // on programs that were compiled twice
 }
 
 // OpenGPUs opens XLA's CUDA plugin for the GPUs of a slice, which are absent. What would end the process
@@ -73,7 +78,7 @@ func openGPUCompiler(ctx context.Context, on topology.Slice, o Options) (compile
 		return nil, err
 	}
 	gpu, _ := on.GPU()
-	return &gpuCompiler{topologyCompiler{t}, config, gpu}, nil
+	return &gpuCompiler{topologyCompiler: topologyCompiler{t}, config: config, gpu: gpu}, nil
 }
 
 // sameGPUs checks that the plugin numbers the devices and hosts of a slice as weft does.
@@ -93,17 +98,64 @@ func sameGPUs(on topology.Slice, have []xla.TopologyDevice) error {
 	return nil
 }
 
-// compile compiles with blocks for matmuls by a cost model.
+// muchSpilled is how many bytes of registers a thread may spill in all kernels of a program before
+// other blocks are tried: a few words cost nothing beside a second compilation.
+const muchSpilled = 256
+
+// compile compiles with blocks for matmuls by a cost model. Where that makes kernels spill many
+// registers, it compiles once more with XLA's default blocks, and takes the one that spills less.
 func (c *gpuCompiler) compile(ctx context.Context, text []byte, o xla.CompileOptions) (Compiled, error) {
-	overrides := maps.Clone(o.Overrides)
-	if overrides == nil {
-		overrides = map[string]any{}
+	with := func(tiling bool) (Compiled, int, error) {
+		tried := o
+		tried.Overrides = map[string]any{gpuTiling: tiling}
+		maps.Copy(tried.Overrides, o.Overrides)
+		x, err := c.topologyCompiler.compile(ctx, text, tried)
+		if err != nil {
+			return nil, 0, err
+		}
+		return x, spilledBytes(x), nil
 	}
-	if _, set := overrides[gpuTiling]; !set {
-		overrides[gpuTiling] = true
+	x, spilled, err := with(true)
+	if err != nil || spilled <= muchSpilled {
+		return x, err
 	}
-	o.Overrides = overrides
-	return c.topologyCompiler.compile(ctx, text, o)
+	other, less, err := with(false)
+	if err != nil {
+		return x, nil // the first one is whole
+	}
+	kept := "the first are kept"
+	if less < spilled {
+		x, other, kept = other, x, "the second are taken"
+	}
+	other.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.remark = append(c.remark, fmt.Sprintf("program %s spilled %d bytes of registers a thread with blocks by the cost model and %d with default ones: %s", o.Name, spilled, less, kept))
+	return x, nil
+}
+
+// spilledBytes adds up what a thread spills in all kernels of a program; 0 where the executable does
+// not tell.
+func spilledBytes(x Compiled) int {
+	data, err := x.Serialize()
+	if err != nil {
+		return 0
+	}
+	images, err := cubin.Images(data)
+	if err != nil {
+		return 0
+	}
+	n := 0
+	for _, image := range images {
+		kernels, err := cubin.Read(image)
+		if err != nil {
+			continue
+		}
+		for _, k := range kernels {
+			n += k.FrameBytes
+		}
+	}
+	return n
 }
 
 // notes say how the programs were compiled, for reports.
@@ -112,7 +164,9 @@ func (c *gpuCompiler) notes() []string {
 	if note := c.gpu.Compiler().Note; note != nil {
 		list = append(list, *note)
 	}
-	return list
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append(list, c.remark...)
 }
 
 // What a compiler for absent GPUs leaves out of its figures.

@@ -53,12 +53,12 @@ func shapes(chip string) []triton.Kernel {
 	f16.DType = dtype.F16
 	state := of(1000, 1000, 2, 96)
 	state.StateIn, state.StateOut, state.Real, state.Scale = true, true, []triton.Range{{From: 3, To: 200}, {From: 300, To: 999}}, 0.125
+	if os.Getenv("WEFT_LONG_TESTS") != "1" {
+		return []triton.Kernel{of(32760, 32760, 10, 128), masked}
+	}
 	all := []triton.Kernel{of(32760, 32760, 10, 128), of(4096, 4096, 10, 64), of(4680, 226, 12, 96), masked, grouped, f16, state}
 	if wide := of(4680, 226, 2, 256); wide.Check() == nil {
 		all = append(all, wide)
-	}
-	if os.Getenv("WEFT_LONG_TESTS") != "1" {
-		return all
 	}
 	for _, n := range []int{1, 17, 4680, 75600, 118800} {
 		for _, d := range []int{40, 64, 72, 80, 96, 128, 256} {
@@ -76,7 +76,7 @@ func shapes(chip string) []triton.Kernel {
 // results, and spills no register.
 func TestCompiles(t *testing.T) {
 	needCUDA(t)
-	chips := []string{"a100", "h100", "b200"}
+	chips := []string{"a100"}
 	if os.Getenv("WEFT_LONG_TESTS") == "1" {
 		chips = triton.Chips()
 	}
