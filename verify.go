@@ -37,7 +37,7 @@ type Verified struct {
 	Model   string         `json:"model"`
 	Results []VerifyResult `json:"results"`
 	// Kernels compare each kernel that the engine's programs have with what it stands for.
-	// Only a TPU's have any.
+	// Only those of TPUs and GPUs have any.
 	Kernels []KernelResult `json:"kernels"`
 	// Phases compare each phase of a video, where VerifyPhases was asked. Results and Kernels are
 	// then those of denoising, or of the first phase where the model does not denoise.

@@ -167,7 +167,7 @@ func TestRefusals(t *testing.T) {
 		{"fsdp axis", "v4-8", with(four, func(o *Options) { o.FSDP = []string{"zz"} }), mesh.ErrUnknownAxis},
 		{"frames", "v4-8", with(four, func(o *Options) { o.Frames = 8 }), models.ErrSize},
 		{"type", "v4-8", with(four, func(o *Options) { o.DType = dtype.F16 }), plan.ErrOptions},
-		{"gpu", "h100x4", four, ErrSlice},
+		{"an AMD GPU", "mi300xx4", four, ErrSlice},
 	} {
 		_, err := Compile(context.Background(), tiny(t), forSlice(k.o, slice(t, k.on)))
 		if !errors.Is(err, k.kind) {

@@ -16,6 +16,7 @@ import (
 	"weft/models"
 	"weft/program"
 	"weft/program/stablehlo"
+	"weft/topology"
 )
 
 var (
@@ -127,10 +128,17 @@ func (b *Bundle) Engine(e engine.Engine, m models.Model, r models.Request, g *gr
 	}
 	info := e.Info()
 	loader, loads := e.(engine.Loader)
-	if kind := string(b.Kind); !differ("engine", kind, info.Name) && !loads {
+	kind := string(b.Kind)
+	if b.Kind == topology.GPUBox {
+		kind = gpuEngine
+		if have, ok := topology.GPUByDeviceKind(info.DeviceKind); ok && slices.Contains(have.DeviceKinds, b.DeviceKind) {
+			info.DeviceKind = b.DeviceKind // a driver may shorten the name that the compiler has
+		}
+	}
+	if !differ("engine", kind, info.Name) && !loads {
 		l.Add(fault.New(ErrMismatch, Mismatch{"engine", kind, info.Name}, "the engine %s loads no compiled programs", info.Name))
 	}
-	if info.Name == string(b.Kind) && !differ("device kind", b.DeviceKind, info.DeviceKind) && !differ("plugin", pluginText(b.Plugin.Version, b.Plugin.SHA256), pluginText(info.Version, info.SHA256)) && b.ProcessorSHA256 != "" {
+	if info.Name == kind && !differ("device kind", b.DeviceKind, info.DeviceKind) && !differ("plugin", pluginText(b.Plugin.Version, b.Plugin.SHA256), pluginText(info.Version, info.SHA256)) && b.ProcessorSHA256 != "" {
 		if name, hash := hostProcessor(); !differ("processor", b.Processor, name) && hash != b.ProcessorSHA256 {
 			differ("processor", b.Processor+" with other features", name)
 		}

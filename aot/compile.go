@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -69,8 +70,10 @@ type Report struct {
 	At           string `json:"at"`
 	Need                // the sum, unknown where a program's own memory is
 	// CompileSeconds is how long all programs took, several at a time.
-	CompileSeconds float64  `json:"compile_seconds"`
-	Notes          []string `json:"notes"`
+	CompileSeconds float64 `json:"compile_seconds"`
+	// LeftOut says what a device holds besides that the compiler gives no figure for.
+	LeftOut []string `json:"left_out"`
+	Notes   []string `json:"notes"`
 	// Phases are all phases of a video, where CompilePhases has compiled them.
 	Phases []Phase `json:"phases,omitempty"`
 }
@@ -133,7 +136,8 @@ func CompileStep(ctx context.Context, s *Step, o Options) (*Compilation, error) 
 		return nil, err
 	}
 	c.Report = s.newReport()
-	c.Report.Notes = append(c.Report.Notes, comp.plugin().Notes()...)
+	c.Report.Notes = append(c.Report.Notes, comp.notes()...)
+	c.Report.LeftOut = leftOut(s.On, slices.Collect(maps.Values(c.Texts))...)
 	c.Report.CompileSeconds = time.Since(start).Seconds()
 	c.Report.Engine, c.Report.Compiler = comp.plugin().Engine(), oneLine(comp.platformVersion())
 	for i := range c.Report.Programs {

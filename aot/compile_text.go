@@ -49,7 +49,9 @@ type TextReport struct {
 	Programs          []Program        `json:"programs"` // one
 	// Need's bytes are the program's total and its code.
 	Need
-	Notes []string `json:"notes"`
+	// LeftOut says what a device holds besides that the compiler gives no figure for.
+	LeftOut []string `json:"left_out"`
+	Notes   []string `json:"notes"`
 }
 
 // maxProgram bounds a program: weights do not belong in one.
@@ -79,7 +81,8 @@ func CompileText(ctx context.Context, program []byte, on topology.Slice, o TextO
 		return nil, err
 	}
 	defer c.close()
-	r.Notes = append(r.Notes, c.plugin().Notes()...)
+	r.Notes = append(r.Notes, c.notes()...)
+	r.LeftOut = leftOut(on, string(m.Code))
 	if r.Partitions > 1 {
 		r.Partitioner = map[bool]string{true: "shardy", false: "gspmd"}[m.Shardy]
 	}

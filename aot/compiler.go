@@ -27,11 +27,12 @@ type compiler interface {
 	plugin() *xla.Plugin
 	platformVersion() string // its version, in the plugin's words
 	deviceKind() string      // what it calls the devices
+	notes() []string         // on how it compiles, for reports
 	close()
 }
 
-// openCompiler opens the compiler of a slice: for TPUs libtpu's, which takes a topology in
-// place of devices; for cpu:N the CPU plugin's, with so many virtual devices.
+// openCompiler opens the compiler of a slice: for TPUs libtpu's and for GPUs the CUDA plugin's,
+// which take a topology in place of devices; for cpu:N the CPU plugin's, with so many virtual devices.
 func openCompiler(ctx context.Context, on topology.Slice, o Options) (compiler, error) {
 	if p, ok := on.PJRT(); ok {
 		name := o.Plugin
@@ -48,8 +49,8 @@ func openCompiler(ctx context.Context, on topology.Slice, o Options) (compiler, 
 		}
 		return topologyCompiler{t}, nil
 	}
-	if on.Kind != topology.CPU {
-		return nil, fault.New(ErrSlice, nil, "%s: programs are compiled ahead of time for TPU slices and cpu:N; nothing here compiles for a GPU that is absent", on)
+	if on.Kind == topology.GPUBox {
+		return openGPUCompiler(ctx, on, o)
 	}
 	c, err := xla.Open(ctx, xla.Options{Plugin: o.Plugin, Devices: on.Devices, Install: o.Install, Progress: o.Fetching})
 	if err != nil {
@@ -87,6 +88,7 @@ func (c topologyCompiler) compile(ctx context.Context, text []byte, o xla.Compil
 func (c topologyCompiler) plugin() *xla.Plugin     { return c.t.Plugin() }
 func (c topologyCompiler) platformVersion() string { return c.t.PlatformVersion() }
 func (c topologyCompiler) deviceKind() string      { return c.t.Devices()[0].Kind }
+func (c topologyCompiler) notes() []string         { return c.t.Plugin().Notes() }
 func (c topologyCompiler) close()                  { c.t.Close() }
 
 // clientCompiler compiles for a client's devices, which are present.
@@ -100,4 +102,5 @@ func (c clientCompiler) platformVersion() string {
 	return fmt.Sprint(c.c.Platform(), " ", c.c.PlatformVersion())
 }
 func (c clientCompiler) deviceKind() string { return c.c.Devices()[0].Kind }
+func (c clientCompiler) notes() []string    { return c.c.Plugin().Notes() }
 func (c clientCompiler) close()             { _ = c.c.Close() }

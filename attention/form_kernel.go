@@ -11,15 +11,24 @@ import (
 	"weft/spmd"
 )
 
-// kernelForm is the kernel of package mosaic. The scores never leave the chip's vector
-// memory. The running softmax does not either: it lives in the kernel's scratch.
+// kernelForm is a kernel of weft's own: that of package mosaic on TPUs, and that of package
+// triton on GPUs.
 type kernelForm struct{}
 
 func (kernelForm) name() string { return Kernel }
 
-func (kernelForm) help() string { return "on TPUs, or an error" }
+func (kernelForm) help() string { return "on TPUs and NVIDIA's GPUs, or an error" }
 
 func (kernelForm) plan(c call) (formPlan, error) {
+	if isGPU(c.chip) {
+		return planTriton(c)
+	}
+	return planMosaic(c)
+}
+
+// planMosaic plans a call as the kernel of package mosaic. The scores never leave the chip's vector
+// memory. The running softmax does not either: it lives in the kernel's scratch.
+func planMosaic(c call) (formPlan, error) {
 	s := mosaic.Kernel{Chip: c.chip, Batch: c.batch, Queries: c.queries, Keys: c.keys, Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.headDim}
 	if c.o.Keys > 0 {
 		s.Real = []mosaic.Range{{From: 0, To: c.o.Keys}}
@@ -29,14 +38,10 @@ func (kernelForm) plan(c call) (formPlan, error) {
 	}
 	// The kernel takes powers of 2, so the softmax's scale comes with log2(e).
 	scale := c.o.Scale * math.Log2E
-	scratch := int64(0)
-	if c.o.Bias != nil || c.o.Mask != nil { // one number for each key
-		scratch = int64(c.batch) * int64(c.keys) * 4
-	}
 	tiles := s.Tiles()
 	return formPlan{
 		why:          fmt.Sprintf("weft's kernel for %s, in steps of %d queries by %d keys", s.Chip, tiles.Q, tiles.K),
-		scratchBytes: scratch,
+		scratchBytes: addedBytes(c),
 		mergesHeads:  true,
 		skipsPadding: true,
 		queryScale:   scale,
@@ -53,27 +58,14 @@ func (kernelForm) plan(c call) (formPlan, error) {
 // checkKernelTakes gives every reason why the kernel does not take a call.
 func checkKernelTakes(c call, s mosaic.Kernel) error {
 	if s.Chip == "" {
-		return fault.New(mosaic.ErrUnsupported, nil, "kernels are for TPUs")
+		return fault.New(mosaic.ErrUnsupported, nil, "kernels are for TPUs and GPUs")
 	}
 	var l fault.List
 	bad := func(format string, args ...any) { l.Add(fault.New(mosaic.ErrUnsupported, nil, format, args...)) }
 	if c.dtype != dtype.BF16 {
 		bad("operands are %v; the kernel takes bf16", c.dtype)
 	}
-	if c.o.Causal {
-		bad("causal; the kernel sees all keys")
-	}
-	if c.o.Relative != nil {
-		bad("a bias by distance; the kernel adds one by key")
-	}
-	for _, x := range []struct {
-		what string
-		t    *spmd.Tensor
-	}{{"bias", c.o.Bias}, {"mask", c.o.Mask}} {
-		if x.t != nil && (x.t.Shape[1] > 1 || x.t.Shape[2] > 1) {
-			bad("a %s by head or query, %v; the kernel takes one by key", x.what, x.t.Shape)
-		}
-	}
+	l.Add(checkAddsByKey(c, mosaic.ErrUnsupported))
 	l.Add(s.Check())
 	return l.Err()
 }
@@ -97,12 +89,7 @@ func emitKernel(b *spmd.Builder, s mosaic.Kernel, in localOperands, o Options) s
 		if o.Keys > 0 {
 			k, v = b.LSlice(k, 1, 0, o.Keys), b.LSlice(v, 1, 0, o.Keys)
 		}
-		var bias *spmd.Local
-		if len(params) > 3 {
-			x := b.LScale(b.LSlice(params[3], 2, 0, k.Shape[1]), math.Ln2)
-			x = b.LReshape(x, x.Shape[0], 1, 1, x.Shape[2])
-			bias = &x
-		}
+		bias := addedBias(b, params, k.Shape[1])
 		return mergeHeads(emitBlocked(b, localOperands{q: splitHeads(params[0], in.q), k: k, v: v, bias: bias}, o))
 	})
 	return b.LReshape(out, in.q.Shape...)

@@ -16,7 +16,7 @@ import (
 const (
 	Auto    = "auto"    // the first form that takes the call; "" means the same
 	Blocked = "blocked" // while loops, on every device
-	Kernel  = "kernel"  // the kernel of package mosaic for TPUs, or an error
+	Kernel  = "kernel"  // the kernel of package mosaic for TPUs or of package triton for GPUs, or an error
 )
 
 var (
@@ -120,7 +120,7 @@ func CheckForm(name string) error {
 
 // call is one attention as each device computes it.
 type call struct {
-	chip                 string // the TPU's generation, or ""
+	chip                 string // the TPU's generation, or the GPU's name, or ""
 	dtype                dtype.DType
 	batch, queries, keys int // padding included
 	heads, kvHeads       int
@@ -171,7 +171,7 @@ func chooseForm(b *spmd.Builder, q, k program.Type, computed sharding.Spec, o Op
 		if byName {
 			target := c.chip
 			if target == "" {
-				target = "no TPU"
+				target = "no TPU or GPU"
 			}
 			b.Fail(fault.New(ErrKernelUnavailable, Unavailable{f.name(), target, err.Error()},
 				"%v, as a %s: %w; --attention auto and blocked run everywhere in O(S) memory", c, f.name(), err))

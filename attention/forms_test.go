@@ -49,6 +49,12 @@ func TestForms(t *testing.T) {
 		{"head dim 96", v4, dtype.BF16, 96, Options{}, false},
 		{"causal", v4, dtype.BF16, 128, Options{Causal: true}, false},
 		{"no TPU", spmd.Target{}, dtype.BF16, 128, Options{}, false},
+		{"bf16 on an H100", spmd.Target{Chip: "h100"}, dtype.BF16, 128, Options{}, true},
+		{"f16 on an A100", spmd.Target{Chip: "a100"}, dtype.F16, 64, Options{Keys: 17}, true},
+		{"head dim 96 on an RTX 4090", spmd.Target{Chip: "rtx4090"}, dtype.BF16, 96, Options{}, true},
+		{"f32 on an H100", spmd.Target{Chip: "h100"}, dtype.F32, 128, Options{}, false},
+		{"causal on a B200", spmd.Target{Chip: "b200"}, dtype.BF16, 128, Options{Causal: true}, false},
+		{"an MI300X", spmd.Target{Chip: "mi300x"}, dtype.BF16, 128, Options{}, false},
 	} {
 		for i, f := range forms {
 			p, _, refused := planOf(t, f, c.target, c.d, 32, 4, 2, c.dim, c.o)
@@ -59,7 +65,7 @@ func TestForms(t *testing.T) {
 			if i == len(forms)-1 && refused != nil {
 				t.Errorf("%s: the last form refuses: %v", c.what, refused)
 			}
-			if takes && p.handsOnState != (f.name() == Blocked) {
+			if takes && p.handsOnState != (f.name() == Blocked || isGPU(c.target.Chip)) {
 				t.Errorf("%s: the %s form hands on its state: %v", c.what, f.name(), p.handsOnState)
 			}
 		}

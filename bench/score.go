@@ -28,6 +28,8 @@ type scored struct {
 	CFG    string `json:"cfg"`
 	// Split is the residual stream split over tp.
 	Split bool `json:"split_residual"`
+	// Batch is the number of videos; 0 is one.
+	Batch int `json:"batch,omitempty"`
 	// Development marks the configurations that were looked at while plan's rules were
 	// written; the others were compiled afterwards.
 	Development bool `json:"development"`
@@ -152,7 +154,7 @@ func (b *bytesScore) options() (models.Model, request.Request, error) {
 	if err != nil {
 		return nil, request.Request{}, err
 	}
-	r, err := request.Parse(request.Text{"size": b.Size, "frames": fmt.Sprint(b.Frames), "on": b.On, "mesh": b.Mesh, "dtype": "bf16", "cfg": b.CFG, "split-residual": fmt.Sprint(b.Split)})
+	r, err := request.Parse(request.Text{"size": b.Size, "frames": fmt.Sprint(b.Frames), "on": b.On, "mesh": b.Mesh, "dtype": "bf16", "cfg": b.CFG, "split-residual": fmt.Sprint(b.Split), "batch": fmt.Sprint(max(1, b.Batch))})
 	return m, r, err
 }
 

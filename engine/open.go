@@ -41,11 +41,12 @@ const (
 	TPU       = "tpu"
 )
 
-// Open makes an engine with at least n devices. auto takes XLA's CPU plugin, which is
+// Open makes an engine with at least n devices. auto takes GPUs where there are so many
+// with a driver and the cuda engine is installed, else XLA's CPU plugin, which is
 // fetched at first use. If it cannot be had, auto takes the reference interpreter, and
 // Info().Note says so; but if the user named a plugin, its failure is an error. The other
-// names stand for one engine each. No TPU has run weft yet: tpu opens libtpu's client on a
-// machine that has one, and is untried.
+// names stand for one engine each. No TPU and no GPU has run weft yet: tpu and cuda open
+// their plugins' clients on a machine that has one, and are untried.
 func Open(ctx context.Context, device string, n int, o Options) (Engine, error) {
 	reference := func() Engine { return NewReference(n, interp.Options{Timeout: o.Limit}) }
 	switch device {
@@ -61,7 +62,12 @@ func Open(ctx context.Context, device string, n int, o Options) (Engine, error) 
 			o.Plugin = TPU
 		}
 		return openXLA(ctx, n, o)
+	case CUDA:
+		return openCUDA(ctx, n, o)
 	case "", Auto:
+		if e, err := openAutoGPU(ctx, n, o); e != nil || err != nil {
+			return e, err
+		}
 		e, err := openXLA(ctx, n, o)
 		if err == nil {
 			return e, nil
@@ -73,13 +79,26 @@ func Open(ctx context.Context, device string, n int, o Options) (Engine, error) 
 			o.Warn(fmt.Errorf("the reference interpreter runs, for XLA cannot be had: %w", err))
 		}
 		return &notedEngine{reference(), "no XLA plugin could be had, so the reference interpreter runs: " + strings.SplitN(err.Error(), "\n", 2)[0]}, nil
-	case "cuda":
-		return nil, deviceUnavailable(device, "this version runs on cpu, reference and tpu")
 	}
 	return nil, fault.New(ErrUnknownDevice, struct {
 		Device string   `json:"device"`
 		Known  []string `json:"known"`
-	}{device, []string{Auto, CPU, RefDevice, TPU}}, "unknown device %q; known: auto, cpu, reference, tpu", device)
+	}{device, []string{Auto, CPU, CUDA, RefDevice, TPU}}, "unknown device %q; known: auto, cpu, cuda, reference, tpu", device)
+}
+
+// openAutoGPU opens GPUs where auto can take them; nil where it cannot. A plugin that the user has
+// named is taken for what it is, so no GPU is looked for then.
+func openAutoGPU(ctx context.Context, n int, o Options) (Engine, error) {
+	if o.Plugin != "" || os.Getenv("WEFT_PLUGIN") != "" || checkGPUs(thisHost(), n) != nil {
+		return nil, nil
+	}
+	if _, err := plugin.Get(CUDA); err != nil {
+		if o.Warn != nil {
+			o.Warn(fmt.Errorf("this machine has a GPU that is not used: %w", err))
+		}
+		return nil, nil
+	}
+	return openCUDA(ctx, n, o)
 }
 
 // deviceUnavailable is the error for a device that cannot be had.

@@ -37,17 +37,23 @@ func openXLA(ctx context.Context, n int, o Options) (Engine, error) {
 		}
 		return nil, err
 	}
+	return newXLA(client, n, o), nil
+}
+
+// newXLA makes an engine of a client.
+func newXLA(client *xla.Client, n int, o Options) *XLA {
 	client.SetLimit(o.Limit) // where Options.Limit sets none, the client's own limit of an hour holds
 	p := client.Plugin().Engine()
 	e := &XLA{client: client, n: n, info: Info{Name: client.Platform(), Version: p.Version, SHA256: p.SHA256, API: p.API, Path: p.Path,
 		XLAFlags: client.Plugin().Flags(), DeviceKind: client.Devices()[0].Kind}}
 	e.info.Note = strings.Join(client.Plugin().Notes(), "; ")
 	if !o.NoCache {
+		var err error
 		if e.cache, err = cache.Open(o.CacheDir, cache.Options{Warn: o.Warn}); err != nil {
-			e.info.Note = strings.TrimPrefix(e.info.Note+"; programs are not kept: "+err.Error(), "; ")
+			e.info.Note = joinNotes(e.info.Note, "programs are not kept: "+err.Error())
 		}
 	}
-	return e, nil
+	return e
 }
 
 // cannotBeHad says whether an error is one after which another engine may take the place:
@@ -70,10 +76,18 @@ func (e *XLA) Devices() int { return e.n }
 
 // Target is by what the client drives.
 func (e *XLA) Target() spmd.Target {
-	if e.client.Platform() != TPU {
+	kind := e.client.Devices()[0].Kind
+	switch e.client.Platform() {
+	case TPU:
+	case CUDA:
+		g, ok := topology.GPUByDeviceKind(kind)
+		if !ok {
+			return targets.GPU("") // unknown: no kernel is chosen
+		}
+		return targets.GPU(g.Names[0])
+	default:
 		return targets.CPU()
 	}
-	kind := e.client.Devices()[0].Kind
 	for _, g := range topology.Generations() {
 		if g.DeviceKind == kind {
 			return targets.TPU(g.Name)

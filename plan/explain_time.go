@@ -276,9 +276,9 @@ func (e *explainer) programParts(r stepRates, of *splitMeasures, c *programMeasu
 			}
 		}
 		links := ringLinks(r.axes, t.Axes, r.hops, r.rings)
-		rule := fmt.Sprintf("%d B / (%.4g B/s x %.4g x %.4g links) + %d x %.4g s; %s", t.Bytes, r.link, efficiencyOf("link"), links, t.Count, efficiencyOf("collective_seconds"), cost.RingFormula(pe.p, in))
+		rule := fmt.Sprintf("%d B / (%.4g B/s x %.4g x %.4g links) + %d x %.4g s; %s", t.Bytes, r.linkAlong(t.Axes), efficiencyOf("link"), links, t.Count, efficiencyOf("collective_seconds"), cost.RingFormula(pe.p, in))
 		part := pe.linePart(in, c.calls, r.sending(t, c.calls), rule)
-		part.Source = e.linkSource(r)
+		part.Source = e.linkSource(r, t.Axes)
 		parts = append(parts, timedPart{part, collectiveTime, t.Axis})
 	})
 	if p, ok := e.waitingForWeights(r, of, c); ok {
@@ -294,7 +294,7 @@ func (e *explainer) flopsTime(r stepRates, c *programMeasures, pe *programEviden
 	case attentionFLOPs:
 		reached, source, cause = efficiencyOf("attention"), efficiencySource("attention"), attentionTime
 	case kernelFLOPs:
-		estimate := e.on.AttentionKernel().Efficiency // a plan with kernels is of a chip that has it
+		estimate := *e.on.KernelEfficiency() // a plan with kernels is of a chip that has it
 		reached, source, cause = estimate.Value, kernelSource(e.on.Generation, estimate), attentionTime
 	}
 	rule := fmt.Sprintf("%.4g FLOP / (%.4g FLOP/s x %.4g)", x.tiles, r.flops, reached)
@@ -335,15 +335,19 @@ func (e *explainer) memorySource(stepRates) string {
 	return factSource(e.on, "hbm_bytes_per_s") + "; " + efficiencySource("hbm")
 }
 
-func (e *explainer) linkSource(stepRates) string {
+func (e *explainer) linkSource(r stepRates, along []string) string {
 	rate := ""
 	switch {
+	case e.on.Kind == topology.GPUBox && r.linkAlong(along) != r.link && e.on.Rates().NetworkBytes > 0:
+		rate = factSource(e.on, "network_bytes_per_s_one_way")
+	case e.on.Kind == topology.GPUBox && r.linkAlong(along) != r.link:
+		rate = efficiencySource("gpu_network_bytes")
 	case e.on.Kind == topology.TPU:
 		rate = factSource(e.on, "ici_bytes_per_s_per_link_one_way")
 	case e.on.Kind == topology.GPUBox && e.on.Rates().LinkBytes > 0:
 		rate = factSource(e.on, "nvlink_bytes_per_s_total_bidirectional")
 	case e.on.Kind == topology.GPUBox:
-		rate = efficiencySource("gpu_pcie_bytes")
+		rate = e.pcieSource(r)
 	default:
 		rate = efficiencySource("cpu_link_bytes")
 	}
@@ -351,10 +355,21 @@ func (e *explainer) linkSource(stepRates) string {
 }
 
 func (e *explainer) hostSource(r stepRates) string {
-	if r.host > 0 {
+	switch {
+	case e.on.Kind == topology.GPUBox:
+		return e.pcieSource(r)
+	case r.host > 0:
 		return factSource(e.on, "pcie_bytes_per_s_per_chip")
 	}
-	return e.linkSource(r)
+	return e.linkSource(r, nil)
+}
+
+// pcieSource names the rate of a GPU's PCIe.
+func (e *explainer) pcieSource(r stepRates) string {
+	if r.host > 0 {
+		return factSource(e.on, "pcie_bytes_per_s_one_way")
+	}
+	return efficiencySource("gpu_pcie_bytes")
 }
 
 // factSource names a fact of the hardware, with who says it.

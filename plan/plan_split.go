@@ -47,7 +47,7 @@ func (s *search) planSplit(on topology.Slice, sp split) (*Plan, *Refusal, error)
 		p.Notes = append(p.Notes, fmt.Sprintf("dp=%d over a batch of %d: the passes with and without the text run on different devices (CFG parallel)", sp.dp, s.r.Batch))
 	}
 	if slices.ContainsFunc(got.choices, func(c graph.Choice) bool { return c.Taken == attention.Kernel }) {
-		p.Notes = append(p.Notes, "attention by weft's kernel: its time is the compiler's figure for the code, and no TPU has run it yet")
+		p.Notes = append(p.Notes, kernelNote(on))
 	}
 	if err := s.addTimes(p, on, got); err != nil {
 		return nil, nil, err
@@ -125,4 +125,12 @@ func byAxis(ts []cost.Traffic) map[string]int64 {
 		out[t.Axis] += t.Bytes
 	}
 	return out
+}
+
+// kernelNote says what the time of attention by weft's kernel rests on.
+func kernelNote(on topology.Slice) string {
+	if on.Kind != topology.GPUBox {
+		return "attention by weft's kernel: its time is the compiler's figure for the code, and no TPU has run it yet"
+	}
+	return fmt.Sprintf("attention by weft's kernel: no GPU has run it yet; its time is %.3g of the GPU's peak: %s", on.KernelEfficiency().Value, on.KernelEfficiency().How)
 }

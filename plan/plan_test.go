@@ -560,7 +560,12 @@ func TestEfficienciesAreAccountedFor(t *testing.T) {
 	if kernels != 5 {
 		t.Errorf("%d generations have a kernel", kernels)
 	}
-	names := strings.Fields("matmul attention hbm link collective_seconds f32_passes_tpu f32_passes_gpu gpu_pcie_bytes cpu_core_flops cpu_bytes cpu_link_bytes cpu_read_bytes")
+	for _, g := range topology.GPUs() {
+		if k := g.Kernel(); (k == nil) != (g.Compiler() == nil) || k != nil && (k.Efficiency.Status != "assumed" || k.Efficiency.How == "") {
+			t.Errorf("%s: %+v", g.Name, k)
+		}
+	}
+	names := strings.Fields("matmul attention hbm link collective_seconds f32_passes_tpu f32_passes_gpu gpu_pcie_bytes gpu_network_bytes cpu_core_flops cpu_bytes cpu_link_bytes cpu_read_bytes")
 	if len(names) != len(e.Values) {
 		t.Errorf("%d values, %d are used", len(e.Values), len(names))
 	}

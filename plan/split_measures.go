@@ -247,7 +247,7 @@ func measureProgram(name string, p *program.Program, log *programLog) *programMe
 			in.Kernel.Walk(func(inner *program.Instr, rounds int) {
 				if inner.Op == program.OpDot {
 					f := dotFLOPs(p, inner, times*rounds)
-					tiles := f * headTileRatio(p, inner)
+					tiles := f * headTileRatio(p, inner, in.Kernel.Platform)
 					c.kernel, c.kernelTiles = c.kernel+f, c.kernelTiles+tiles
 					log.addFLOPs(in, kernelFLOPs, f, tiles)
 				}
@@ -308,11 +308,15 @@ func dotFLOPs(p *program.Program, in *program.Instr, times int) float64 {
 }
 
 // headTileRatio gives the factor by which a kernel's contraction takes longer because its
-// head dim does not fill whole tiles of 128. The first contraction of attention sums over
+// head dim does not fill what the platform computes at once: whole tiles of 128 on a TPU, a power
+// of two on a GPU. The first contraction of attention sums over
 // the head dim and the result of the second ends with it, so it is the smaller of the two.
-func headTileRatio(p *program.Program, in *program.Instr) float64 {
+func headTileRatio(p *program.Program, in *program.Instr, platform string) float64 {
 	a, out := p.Values[in.Args[0]].Shape, p.Values[in.Out[0]].Shape
 	d := min(a[in.Dot.LeftContract[0]], out[len(out)-1])
+	if platform == "cuda" {
+		return math.Exp2(math.Ceil(math.Log2(float64(d)))) / float64(d)
+	}
 	return math.Ceil(float64(d)/128) * 128 / float64(d)
 }
 

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"maps"
@@ -49,7 +50,7 @@ func readEfficiencies(data []byte) (Efficiencies, error) {
 		return e, fault.New(ErrData, nil, "%s: %w", efficiencyFile, err)
 	}
 	names := []string{"matmul", "attention", "hbm", "link", "collective_seconds", "f32_passes_tpu", "f32_passes_gpu",
-		"gpu_pcie_bytes", "cpu_core_flops", "cpu_bytes", "cpu_link_bytes", "cpu_read_bytes"}
+		"gpu_pcie_bytes", "gpu_network_bytes", "cpu_core_flops", "cpu_bytes", "cpu_link_bytes", "cpu_read_bytes"}
 	var l fault.List
 	for _, name := range names {
 		if v, ok := e.Values[name]; !ok {
@@ -101,6 +102,7 @@ type ProgramTime struct {
 // rates are the operations and bytes of one device in a second.
 type rates struct {
 	flops, memory, link float64
+	network             float64 // between hosts of GPUs; 0 is not known
 	host                float64 // to and from the host's memory; 0 is not known
 	streamed            float64 // at which weights come from the host's memory
 	rings               bool    // a ring of more than two devices uses its links in both directions
@@ -109,14 +111,17 @@ type rates struct {
 func ratesOf(on topology.Slice, o Options) rates {
 	r := on.Rates()
 	passes := 1.0
-	out := rates{flops: r.BF16FLOPs, memory: r.HBMBytes, link: r.LinkBytes / float64(max(1, r.Devices)), host: r.HostBytes / float64(max(1, r.Devices)), rings: on.Kind == topology.TPU}
+	out := rates{flops: r.BF16FLOPs, memory: r.HBMBytes, link: r.LinkBytes / float64(max(1, r.Devices)), host: r.HostBytes / float64(max(1, r.Devices)), network: r.NetworkBytes, rings: on.Kind == topology.TPU}
 	switch on.Kind {
 	case topology.TPU:
 		passes = efficiencyOf("f32_passes_tpu")
 	case topology.GPUBox:
 		passes = efficiencyOf("f32_passes_gpu")
-		if out.link == 0 {
-			out.link = efficiencyOf("gpu_pcie_bytes")
+		if out.link == 0 { // PCIe joins them
+			out.link = cmp.Or(out.host, efficiencyOf("gpu_pcie_bytes"))
+		}
+		if out.network == 0 {
+			out.network = min(out.link, efficiencyOf("gpu_network_bytes"))
 		}
 	case topology.CPU:
 		cores := 2
@@ -142,6 +147,8 @@ type stepRates struct {
 	on   topology.Slice
 	axes []mesh.Axis
 	hops map[string]int // of neighbours along an axis, the longest way
+	// overNetwork are the axes whose groups reach beyond what fast links join.
+	overNetwork []string
 }
 
 // stepRatesOf gives the rates for a plan, with its mesh laid on the slice by its traffic.
@@ -151,7 +158,7 @@ func (s *search) stepRatesOf(p *Plan, on topology.Slice) (stepRates, error) {
 
 // layRates gives the rates for a mesh, laid on the slice by what it sends along its axes.
 func layRates(on topology.Slice, o Options, axes []mesh.Axis, sent map[string]int64) (stepRates, error) {
-	r := stepRates{ratesOf(on, o), on, axes, map[string]int{}}
+	r := stepRates{rates: ratesOf(on, o), on: on, axes: axes, hops: map[string]int{}}
 	bytes := map[string]int64{}
 	for axis, n := range sent {
 		for _, a := range strings.Split(axis, "+") {
@@ -161,10 +168,11 @@ func layRates(on topology.Slice, o Options, axes []mesh.Axis, sent map[string]in
 	for _, a := range r.axes {
 		bytes[a.Name] += 0
 	}
-	_, l, err := on.Order(r.axes, bytes)
+	devices, l, err := on.Order(r.axes, bytes)
 	if err != nil {
 		return r, err
 	}
+	r.overNetwork = on.NetworkAxes(r.axes, devices)
 	for _, a := range l.Axes {
 		r.hops[a.Axis] = a.MaxHops
 	}
@@ -185,7 +193,16 @@ func (r stepRates) movement(c *programMeasures) float64 {
 
 // sending gives the seconds of collectives in so many calls.
 func (r stepRates) sending(t cost.Traffic, calls int) float64 {
-	return float64(calls) * (float64(t.Bytes)/(r.link*efficiencyOf("link")*ringLinks(r.axes, t.Axes, r.hops, r.rings)) + float64(t.Count)*efficiencyOf("collective_seconds"))
+	return float64(calls) * (float64(t.Bytes)/(r.linkAlong(t.Axes)*efficiencyOf("link")*ringLinks(r.axes, t.Axes, r.hops, r.rings)) + float64(t.Count)*efficiencyOf("collective_seconds"))
+}
+
+// linkAlong gives the rate of a link between neighbours along some axes: the network's where
+// one of them reaches beyond the fast links, for a ring waits for its slowest link.
+func (r stepRates) linkAlong(axes []string) float64 {
+	if slices.ContainsFunc(axes, func(a string) bool { return slices.Contains(r.overNetwork, a) }) {
+		return r.network
+	}
+	return r.link
 }
 
 // workTimes is what a graph's programs take together, by cause and by program.
@@ -250,11 +267,11 @@ func kernelSeconds(flops float64, on topology.Slice, r rates) float64 {
 	if flops == 0 {
 		return 0
 	}
-	kernel := on.AttentionKernel()
-	if kernel == nil {
+	efficiency := on.KernelEfficiency()
+	if efficiency == nil {
 		return math.Inf(1) // addTimes says that nothing is known
 	}
-	return flops / (r.flops * kernel.Efficiency.Value)
+	return flops / (r.flops * efficiency.Value)
 }
 
 // ringLinks gives the bandwidth of a ring along some axes, in links: two where it goes both

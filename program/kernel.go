@@ -30,9 +30,11 @@ type Kernel struct {
 	Name     string // of the computation: "attention"
 	Platform string // "tpu"
 	Call     string // the target of the custom call
-	// Config makes the configuration of the call. It is called when the StableHLO text
-	// is written.
+	// Config makes the configuration of the call: a text, or where Typed is set the attributes
+	// of an MLIR dictionary without its braces, as XLA's typed calls take them. It is called
+	// when the StableHLO text is written.
 	Config func() string
+	Typed  bool
 	// Params stand for the operands in Body, which uses no other value from outside.
 	Params []ID
 	Body   []Instr

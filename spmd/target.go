@@ -25,7 +25,7 @@ type Target struct {
 	// Attention blocks: queries and keys by HeadBlock heads at a time; 0 leaves the
 	// choice to package attention.
 	QueryBlock, KeyBlock, HeadBlock int
-	// Chip is the TPU's generation, "v4"; "" is no TPU.
+	// Chip is the TPU's generation, "v4", or the GPU's short name, "h100"; "" is neither.
 	Chip string
 	// Attention is the form that attention takes, as package attention names them;
 	// "" leaves the choice to it.

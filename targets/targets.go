@@ -16,6 +16,8 @@ func For(on topology.Slice) spmd.Target {
 		return CPU()
 	case topology.TPU:
 		return TPU(on.Generation)
+	case topology.GPUBox:
+		return GPU(on.Generation)
 	}
 	return spmd.Target{}
 }
@@ -34,3 +36,7 @@ func CPU() spmd.Target {
 // layer of Wan2.1-14B on v4, an all-gather of 8,190 rows that feeds a matmul
 // compiled in 55 s with 0.67 GB of temporaries, of 8,192 rows in 1.5 s with 0.34.
 func TPU(generation string) spmd.Target { return spmd.Target{TokenMultiple: 128, Chip: generation} }
+
+// GPU is how programs are cut up for XLA's CUDA plugin and a kind of GPUs, "h100". XLA cuts
+// matmuls for a GPU itself; only attention depends on the kind.
+func GPU(name string) spmd.Target { return spmd.Target{Chip: name} }

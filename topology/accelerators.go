@@ -122,15 +122,6 @@ func (e Estimate) Check() string {
 	return ""
 }
 
-// GPU is one kind of GPU.
-type GPU struct {
-	Name  string   `json:"name"`  // as its maker calls it
-	Names []string `json:"names"` // as people write it; the first before xN is the slice's name
-	Facts Facts    `json:"facts"`
-
-	suggested []string
-}
-
 // HostOption is one way to make a slice of hosts.
 type HostOption struct {
 	Hosts        int `json:"hosts"`

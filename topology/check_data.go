@@ -22,7 +22,8 @@ var otherFacts = []string{"name_suffix_counts", "max_slice", "wraparound", "peak
 // Those of a GPU.
 var (
 	gpuNumberFacts = []string{"hbm_bytes", "hbm_reserved_bytes", "hbm_bytes_per_s", "peak_bf16_dense_flops"}
-	gpuOtherFacts  = []string{"peak_int8_dense_ops", "peak_fp8_dense_flops", "nvlink_bytes_per_s_total_bidirectional", "nvlink_domain_gpus", "pcie"}
+	gpuOtherFacts  = []string{"peak_int8_dense_ops", "peak_fp8_dense_flops", "nvlink_bytes_per_s_total_bidirectional", "nvlink_domain_gpus", "pcie",
+		"pcie_bytes_per_s_one_way", "network_bytes_per_s_one_way"}
 )
 
 // entryCheck collects what is wrong with one entry of the data.
@@ -57,17 +58,8 @@ func (d *database) check() error {
 			c.checkKernel(g)
 		}
 	}
-	for _, g := range d.gpus {
-		c := &entryCheck{d: d, entry: fmt.Sprintf("gpus[%s]", g.Name), l: &l}
-		if len(g.Names) == 0 {
-			c.bad("names", "is empty: want the name that a box begins with")
-		}
-		c.checkFacts(g.Facts, gpuNumberFacts, gpuOtherFacts)
-		for _, name := range g.suggested {
-			if len(g.Names) > 0 && !strings.HasPrefix(name, g.Names[0]+"x") {
-				c.bad("suggested", "has %q: want %sxN", name, g.Names[0])
-			}
-		}
+	for i := range d.gpus {
+		d.checkGPU(&d.gpus[i], &l)
 	}
 	return l.Err()
 }

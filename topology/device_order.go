@@ -16,7 +16,7 @@ import (
 // Layout says how far apart the neighbours of each axis lie, in links, in the
 // order chosen and in the plain one.
 type Layout struct {
-	Order string       `json:"order"` // "torus", or "plain" where nothing is shorter
+	Order string       `json:"order"` // "torus", "hosts", or "plain" where nothing is shorter
 	Axes  []AxisLayout `json:"axes"`  // in the order of the mesh
 	Plain []AxisLayout `json:"plain"`
 }
@@ -49,7 +49,8 @@ type AxisLayout struct {
 //  4. tp, or without it the heaviest axis, in the fewest hosts.
 //
 // Within its box an axis goes round a cycle of short steps, which ring makes. Where the
-// plain order is as good by 1, 2 and 4, it stays: always for GPUs and CPU.
+// plain order is as good by 1, 2 and 4, it stays: always for CPU and the GPUs of one box.
+// On several hosts of GPUs, what moves most stays on the fast links: see orderOnHosts.
 //
 // Errors: as mesh.New, with ErrDeviceCount saying what the slice's name counts;
 // ErrUnknownAxis for an axis of bytes that the mesh does not have.
@@ -61,6 +62,12 @@ func (s Slice) Order(axes []mesh.Axis, bytes map[string]int64) ([]mesh.Device, L
 	plain := s.Plain()
 	l := Layout{Order: "plain", Plain: s.measureAxes(axes, plain)}
 	l.Axes = l.Plain
+	if s.Kind == GPUBox && s.Hosts > 1 {
+		if devices, ok := s.orderOnHosts(axes, weights); ok {
+			l.Order, l.Axes = "hosts", s.measureAxes(axes, devices)
+			return devices, l, nil
+		}
+	}
 	if s.Kind != TPU {
 		return plain, l, nil
 	}
@@ -113,7 +120,7 @@ func (s Slice) withDevices(n int) (string, bool) {
 		}
 		return newTPU(g, shapes[0]).String(), true
 	case GPUBox:
-		return fmt.Sprintf("%sx%d", s.Generation, n), n <= maxBox
+		return s.gpusInAll(n)
 	}
 	return fmt.Sprintf("cpu:%d", n), n <= maxCPU
 }

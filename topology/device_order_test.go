@@ -367,6 +367,33 @@ func TestBoxesStayPlain(t *testing.T) {
 	}
 }
 
+// On several hosts of GPUs the axis that moves most stays on the fast links, whatever its place
+// in the mesh; NVLink of a rack counts as fast.
+func TestOrderOnHosts(t *testing.T) {
+	axes := []mesh.Axis{{Name: "tp", Size: 8}, {Name: "sp", Size: 4}}
+	for _, c := range []struct {
+		slice, order, devices string // the first eight
+		bytes                 map[string]int64
+		network               string
+	}{
+		{"h100x8x4", "hosts", "0 8 16 24 1 9 17 25", map[string]int64{"tp": 100, "sp": 1}, "[sp]"},
+		{"h100x8x4", "plain", "0 1 2 3 4 5 6 7", map[string]int64{"tp": 1, "sp": 100}, "[tp]"},
+		{"gb200x4x8", "plain", "0 1 2 3 4 5 6 7", map[string]int64{"tp": 100, "sp": 1}, "[]"},
+	} {
+		s := get(t, c.slice)
+		devices, l, err := s.Order(axes, c.bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ids(devices[:8]); l.Order != c.order || got != c.devices || fmt.Sprint(s.NetworkAxes(axes, devices)) != c.network {
+			t.Errorf("%s %v: %s %s, over the network %v", c.slice, c.bytes, l.Order, got, s.NetworkAxes(axes, devices))
+		}
+	}
+	if d := get(t, "h100x8x4").DeviceList(); d[31].Process != 3 || d[8].Process != 1 || d[8].ID != 8 {
+		t.Error(d[8], d[31])
+	}
+}
+
 // The search ends soon on the largest slices too.
 func TestOrderIsQuick(t *testing.T) {
 	if testing.Short() {

@@ -14,14 +14,12 @@ import (
 // maxCPU bounds cpu:N: more is a mistyped number.
 const maxCPU = 4096
 
-// maxBox is the most GPUs of one box.
-const maxBox = 8
-
 // Lookup reads a name as people write it:
 //
 //	v4-8, v5e-8, v5litepod-8, tpu7x-16   a generation and what its names count
 //	v4:2x2x1, v5e:2x4, v3-2x2            a generation and a shape
 //	h100x8, 8xh100, a100-40gbx8, h100    GPUs of one box
+//	h100x8x4                             four such boxes
 //	cpu:8                                virtual CPU devices
 //
 // in any case. A name with several shapes is its usual one; Alternatives has the
@@ -193,58 +191,6 @@ func nearestShapes(g *Generation, shape []int) []string {
 	return out
 }
 
-// findGPU finds a GPU by one of its short names; nil if there is none.
-func findGPU(name string) *GPU {
-	list := load().gpus
-	for i := range list {
-		if slices.Contains(list[i].Names, name) {
-			return &list[i]
-		}
-	}
-	return nil
-}
-
-// gpuOf finds the GPU in the name of a box, whatever its number.
-func gpuOf(text string) *GPU {
-	name, _, _ := boxOf(text)
-	return findGPU(name)
-}
-
-// boxOf splits "h100x8", "8xh100" or "h100" into name and number.
-func boxOf(text string) (name, count string, has bool) {
-	if findGPU(text) != nil {
-		return text, "", false
-	}
-	if i := strings.LastIndexByte(text, 'x'); i >= 0 && findGPU(text[:i]) != nil {
-		return text[:i], text[i+1:], true
-	}
-	if a, b, ok := strings.Cut(text, "x"); ok && findGPU(b) != nil {
-		return b, a, true
-	}
-	// Also h100:8, h100-8.
-	if i := strings.LastIndexAny(text, ":-"); i >= 0 && findGPU(text[:i]) != nil {
-		return text[:i], text[i+1:], true
-	}
-	return text, "", false
-}
-
-func lookupGPU(name, text string) (Slice, error) {
-	short, count, has := boxOf(text)
-	g := findGPU(short)
-	if !has {
-		return newGPU(g, 1), nil
-	}
-	n, ok := parseNumber(count)
-	first := g.Names[0]
-	switch {
-	case !ok:
-		return Slice{}, unknownSliceError(name, fmt.Sprintf("%q is no number of GPUs", count), first+"x8", first+"x1")
-	case n > maxBox:
-		return Slice{}, unknownSliceError(name, fmt.Sprintf("one box holds at most %d GPUs, and more than one box is not modelled", maxBox), fmt.Sprintf("%sx%d", first, maxBox))
-	}
-	return newGPU(g, n), nil
-}
-
 func lookupCPU(name, text string) (Slice, error) {
 	_, count, has := strings.Cut(text, ":")
 	if !has {
@@ -283,7 +229,7 @@ func guessNames(text string) []string {
 	}
 	for _, g := range load().gpus {
 		for _, known := range g.Names {
-			for _, n := range []int{8, 1} {
+			for _, n := range []int{g.HostGPUs, 1} {
 				all = append(all, candidate{fmt.Sprintf("%sx%d", g.Names[0], n), editdistance.Between(text, fmt.Sprintf("%sx%d", known, n))})
 			}
 		}

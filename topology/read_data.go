@@ -54,10 +54,14 @@ type generationEntry struct {
 }
 
 type gpuEntry struct {
-	Name      string   `json:"name"`
-	Names     []string `json:"names"`
-	Suggested []string `json:"suggested"`
-	Facts     Facts    `json:"facts"`
+	Name        string       `json:"name"`
+	Names       []string     `json:"names"`
+	Suggested   []string     `json:"suggested"`
+	HostGPUs    int          `json:"host_gpus"`
+	DeviceKinds []string     `json:"device_kinds"`
+	Compiler    *GPUCompiler `json:"compiler"`
+	Kernel      *GPUKernel   `json:"attention_kernel"`
+	Facts       Facts        `json:"facts"`
 }
 
 // sliceRow is one slice of a generation.
@@ -117,7 +121,8 @@ func readData(text []byte) (*database, error) {
 		d.generations = append(d.generations, g)
 	}
 	for _, e := range doc.GPUs {
-		d.gpus = append(d.gpus, GPU{Name: e.Name, Names: e.Names, Facts: e.Facts, suggested: e.Suggested})
+		d.gpus = append(d.gpus, GPU{Name: e.Name, Names: e.Names, HostGPUs: e.HostGPUs, DeviceKinds: e.DeviceKinds, Facts: e.Facts,
+			suggested: e.Suggested, compiler: e.Compiler, kernel: e.Kernel})
 	}
 	return d, d.check()
 }

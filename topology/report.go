@@ -46,8 +46,10 @@ type Report struct {
 	IDs       []int    `json:"device_ids"`
 	Processes []int    `json:"processes"`
 
-	PJRT  *PJRTTopology `json:"pjrt"`
-	Facts Facts         `json:"facts"` // of the accelerator, each with its source
+	PJRT *PJRTTopology `json:"pjrt"`
+	// Compiler says with which configuration programs are compiled for absent GPUs.
+	Compiler *GPUCompiler `json:"compiler,omitempty"`
+	Facts    Facts        `json:"facts"` // of the accelerator, each with its source
 }
 
 // Report describes the slice.
@@ -64,6 +66,9 @@ func (s Slice) Report() Report {
 	}
 	for _, d := range s.DeviceList() {
 		r.Coords, r.IDs, r.Processes = append(r.Coords, d.Coords), append(r.IDs, d.ID), append(r.Processes, d.Process)
+	}
+	if g, ok := s.GPU(); ok {
+		r.Compiler, r.DeviceKind = g.Compiler(), g.DeviceKinds[0]
 	}
 	if p, ok := s.PJRT(); ok {
 		g := findGeneration(s.Generation)

@@ -90,26 +90,6 @@ func newTPU(g *Generation, shape []int) Slice {
 	return s
 }
 
-// newGPU makes a box of n GPUs.
-func newGPU(g *GPU, n int) Slice {
-	s := Slice{
-		Name: fmt.Sprintf("%sx%d", g.Names[0], n), Kind: GPUBox, Generation: g.Names[0], Shape: []int{n}, Usual: true,
-		Chips: n, Devices: n, perChip: 1, Hosts: 1, hostBounds: [3]int{n, 1, 1},
-		HBMBytes: int64(g.Facts.Number("hbm_bytes")),
-		Sources:  []string{g.Facts["hbm_bytes"].Source},
-	}
-	if reserved := int64(g.Facts.Number("hbm_reserved_bytes")); reserved > 0 {
-		s.HBMUsableBytes = s.HBMBytes - reserved
-	}
-	s.Note = g.Name
-	if domain := int(g.Facts.Number("nvlink_domain_gpus")); domain > 1 {
-		s.Note += ", every two joined by NVLink through a switch"
-	} else if n > 1 {
-		s.Note += ", joined by PCIe only"
-	}
-	return s
-}
-
 func newCPU(n int) Slice {
 	return Slice{
 		Name: fmt.Sprintf("cpu:%d", n), Kind: CPU, Generation: "cpu", Shape: []int{n}, Usual: true,
@@ -213,6 +193,22 @@ func (s Slice) AttentionKernel() *AttentionKernel {
 	return findGeneration(s.Generation).AttentionKernel()
 }
 
+// KernelEfficiency gives the share of the peak rate that attention's kernel reaches on the
+// slice's TPUs or GPUs; nil where they have no kernel.
+func (s Slice) KernelEfficiency() *Estimate {
+	switch s.Kind {
+	case TPU:
+		if k := s.AttentionKernel(); k != nil {
+			return &k.Efficiency
+		}
+	case GPUBox:
+		if k := findGPU(s.Generation).kernel; k != nil {
+			return &k.Efficiency
+		}
+	}
+	return nil
+}
+
 // Rates are the peak rates of one device, per second. 0: not known, which JSON has as null.
 type Rates struct {
 	BF16FLOPs   float64 `json:"bf16_flops"`
@@ -222,8 +218,10 @@ type Rates struct {
 	LinkBytes   float64 `json:"link_bytes"`    // one link of the chip, one way; of a GPU, all its NVLinks together
 	LinkAchieve float64 `json:"link_achieved"` // rate of a link that a source says is achieved
 	HostBytes   float64 `json:"host_bytes"`    // from the host, PCIe, per chip
-	LinksAChip  int     `json:"links_per_chip"`
-	Devices     int     `json:"devices_per_chip"` // who share the links
+	// NetworkBytes is what one GPU sends to another host, one way.
+	NetworkBytes float64 `json:"network_bytes,omitzero"`
+	LinksAChip   int     `json:"links_per_chip"`
+	Devices      int     `json:"devices_per_chip"` // who share the links
 }
 
 // MarshalJSON writes null for a rate that is not known.
@@ -259,7 +257,8 @@ func (s Slice) Rates() Rates {
 		return r
 	case GPUBox:
 		return Rates{BF16FLOPs: f.Number("peak_bf16_dense_flops"), INT8Ops: f.Number("peak_int8_dense_ops"), FP8FLOPs: f.Number("peak_fp8_dense_flops"),
-			HBMBytes: f.Number("hbm_bytes_per_s"), LinkBytes: f.Number("nvlink_bytes_per_s_total_bidirectional") / 2, Devices: 1}
+			HBMBytes: f.Number("hbm_bytes_per_s"), LinkBytes: f.Number("nvlink_bytes_per_s_total_bidirectional") / 2, Devices: 1,
+			HostBytes: f.Number("pcie_bytes_per_s_one_way"), NetworkBytes: f.Number("network_bytes_per_s_one_way")}
 	}
 	return Rates{Devices: 1}
 }

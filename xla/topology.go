@@ -106,7 +106,7 @@ type TopologyOptions struct {
 	// Plugin is an engine's name or a file; "" is the tpu engine.
 	Plugin string
 	// Extra are options for the plugin, such as chip_config_name (string) and
-	// chips_per_host_bounds ([]int64).
+	// chips_per_host_bounds ([]int64), or those of GPUOptions.
 	Extra map[string]any
 	// Install fetches a missing engine first; Progress is told of it.
 	Install  bool
@@ -137,7 +137,8 @@ type TopologyDevice struct {
 }
 
 // OpenTopology describes devices by the plugin's own name for them: for libtpu
-// "v4:2x2x1", "v5e:2x4", "v5p:2x2x1", "v6e:2x4", "tpu7x:2x2x1".
+// "v4:2x2x1", "v5e:2x4", "v5p:2x2x1", "v6e:2x4", "tpu7x:2x2x1". For XLA's CUDA plugin
+// the name is free and GPUOptions make what Extra must have.
 func OpenTopology(ctx context.Context, name string, o TopologyOptions) (*Topology, error) {
 	if o.Plugin == "" {
 		o.Plugin = "tpu"
@@ -153,6 +154,11 @@ func OpenTopology(ctx context.Context, name string, o TopologyOptions) (*Topolog
 	}
 	for k, v := range o.Extra {
 		options[k] = v
+	}
+	if p.deviceKind() == "cuda" {
+		if err := checkGPUTopology(name, options); err != nil {
+			return nil, err
+		}
 	}
 	env.Lock()
 	p.applyFlags()

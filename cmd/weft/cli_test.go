@@ -96,7 +96,7 @@ func TestRefusals(t *testing.T) {
 		{"kernel", fwd("--attention", "kernel"), 2, "kernel-unavailable", []string{"kernel"}, map[string]any{"kernel": "kernel"}},
 		{"attention", fwd("--attention", "magic"), 2, "usage", []string{"attention magic: want auto, "}, nil},
 		{"dtype", fwd("--dtype", "int4"), 2, "usage", []string{"bf16 or f32"}, nil},
-		{"device", fwd("--device", "quantum"), 2, "unknown-device", []string{"auto, cpu, reference or tpu"}, nil},
+		{"device", fwd("--device", "quantum"), 2, "unknown-device", []string{"auto, cpu, cuda, reference or tpu"}, nil},
 		{"repeat", fwd("--repeat", "0"), 2, "usage", []string{"--repeat 0"}, nil},
 		{"flag", fwd("--tensor_parallel_size", "4"), 2, "usage", []string{"unknown flag"}, nil},
 		{"command", []string{"froward"}, 2, "usage", []string{"froward"}, nil},

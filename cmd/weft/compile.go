@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,7 +44,8 @@ func (a *app) compileCommand() *cobra.Command {
 		Short: "Compile for hardware that is absent, and see what it needs",
 		Long: `compile compiles the very programs that forward runs with the slice's own
 compiler: libtpu for a TPU slice, with no TPU about (weft engine install tpu), XLA's
-CPU plugin for cpu:N. It says what the compiler needs for each program and what a
+CUDA plugin for GPUs, with no GPU, driver or CUDA toolkit (weft engine install cuda),
+XLA's CPU plugin for cpu:N. It says what the compiler needs for each program and what a
 device then holds in all: every weight, what a request keeps, what a step hands on,
 and the fullest program's temporaries.
 
@@ -59,6 +61,7 @@ the file that jax.export's serialize() writes. How many devices it is for is rea
 from it. It runs in a process of its own.`,
 		Example: `  weft compile --model wan2.1-t2v-14b --size 832x480 --frames 81 --on v4-8 --mesh tp=4
   weft compile --model testdata/wan21_t2v --size 64x64 --frames 9 --dtype f32 --on cpu:4 --mesh tp=2,sp=2 --out /tmp/programs
+  weft compile --model wan2.1-t2v-14b --size 832x480 --frames 81 --on h100x8 --mesh tp=8
   weft compile exported.mlir --on v5e-8`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -138,6 +141,9 @@ func (f *compileFlags) compileModel(ctx context.Context, a *app) error {
 			return err
 		}
 	}
+	if r.On.Slice.Kind == topology.GPUBox && os.Getenv(workerEnv) == "" {
+		return f.compileModelInSubprocess(ctx, a)
+	}
 	c, err := weft.Compile(ctx, m, o)
 	if err != nil {
 		return err
@@ -153,19 +159,46 @@ func (f *compileFlags) compileModel(ctx context.Context, a *app) error {
 			return err
 		}
 	}
-	return a.printResult(c, func() {
-		a.printBlock(compiledText(&c.Report))
+	return f.printCompiled(a, &c.Report)
+}
+
+// printCompiled prints the report of a model's step.
+func (f *compileFlags) printCompiled(a *app, r *aot.Report) error {
+	return a.printResult(r, func() {
+		a.printBlock(compiledText(r))
 		if f.out != "" {
 			a.say("wrote %s; run it with: weft forward --compiled %s", f.out, f.out)
 		}
 	})
 }
 
+// compileModelInSubprocess runs the same command in another process and prints the report of
+// that process: XLA's CUDA plugin writes lines of its own to stderr, and may end its process.
+func (f *compileFlags) compileModelInSubprocess(ctx context.Context, a *app) error {
+	args := append(slices.Clone(a.args), "--json")
+	out, err := runWorker(ctx, args)
+	if err != nil {
+		return err
+	}
+	var r aot.Report
+	if err := json.Unmarshal(out, &r); err != nil || len(r.Programs) == 0 {
+		return fault.New(errWorker, nil, "the compiling process gave no answer")
+	}
+	return f.printCompiled(a, &r)
+}
+
 // showFetchProgress shows how far the fetch of an engine has come. Before the first
 // byte it says what is fetched and into which folder.
 func (a *app) showFetchProgress(p plugin.Progress) {
 	if p.Folder != "" {
-		a.printStderr("note: fetching the %s engine, %s, into %s", p.Name, weft.Bytes(p.Total), p.Folder)
+		size := weft.Bytes(p.Total)
+		if p.Unpacked > 0 {
+			size += " (" + weft.Bytes(p.Unpacked) + " unpacked)"
+		}
+		if p.Kept > 0 {
+			size += ", of which " + weft.Bytes(p.Kept) + " are here"
+		}
+		a.printStderr("note: fetching the %s engine, %s, into %s", p.Name, size, p.Folder)
 	}
 	a.progress.reportProgress("fetch", p.Done, p.Total)
 }
@@ -201,6 +234,9 @@ func compiledText(r *aot.Report) string {
 	}
 	say("%s", fitText(r.Need))
 	attentionText(say, "", r.Attention)
+	for _, what := range r.LeftOut {
+		say("  left out: %s", what)
+	}
 	for _, n := range r.Notes {
 		say("  note: %s", n)
 	}
@@ -363,6 +399,9 @@ func (f *compileFlags) compileInSubprocess(ctx context.Context, a *app, path str
 			a.say("a device holds %s (the compiler's peak, its own memories counted: %s)", weft.Bytes(*r.HBMBytesPerDevice), knownBytes(p.Peak))
 		}
 		a.say("%s", fitText(r.Need))
+		for _, what := range r.LeftOut {
+			a.say("  left out: %s", what)
+		}
 		for _, n := range r.Notes {
 			a.say("  note: %s", n)
 		}

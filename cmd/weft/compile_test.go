@@ -125,7 +125,7 @@ func TestCompileRefusals(t *testing.T) {
 		{[]string{"compile", "--on", "v4-8"}, 2, "usage", "--model"},
 		{[]string{"compile", "--model", "wan2.1-t2v-14b"}, 2, "usage", "on"},
 		{append(step, "all"), 2, "usage", "plan --on all"},
-		{append(step, "h100x4"), 2, "aot-slice", "GPU"},
+		{append(step, "4xmi300x"), 2, "aot-slice", "ROCm"},
 		{append(step, "v4-16"), 2, "device-count", "8"},
 		{append(step, "v4-9"), 2, "unknown-slice", ""},
 		{append(step, "v4-8", "--force"), 2, "usage", "--out"},

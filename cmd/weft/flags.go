@@ -32,7 +32,7 @@ type runFlags struct {
 func (f *runFlags) addFlags(c *cobra.Command) {
 	fl := c.Flags()
 	pathFlag(c, &f.model, "model", "folder with config.json and checkpoint, an index, or a .safetensors file")
-	fl.StringVar(&f.device, "device", "auto", "auto, cpu (XLA), reference (the interpreter) or tpu")
+	fl.StringVar(&f.device, "device", "auto", "auto, cpu (XLA), cuda, reference (the interpreter) or tpu")
 	f.addStep(c, "f32", "keep each weight in shares over these axes, gathered layer by layer: sp, or dp,sp", "pad the text to N rows where config.json does not say (diffusers)")
 	releaseFlag(c, &f.release)
 	f.add(c, "layers", "", "run only the first N layers; 0 runs all")
@@ -45,7 +45,7 @@ func (f *runFlags) addFlags(c *cobra.Command) {
 	fl.DurationVar(&f.limit, "limit", 0, "give up where all of it, from opening the model to the last step, takes longer, e.g. 10m; 0 is no limit")
 	fl.BoolVar(&f.nonFinite, "allow-nonfinite", false, "take NaN and infinities in inputs and outputs as they are; without it they are an error")
 	must(c.MarkFlagRequired("model"))
-	completeFlag(c, "device", "auto", "cpu", "reference", "tpu")
+	completeFlag(c, "device", "auto", "cpu", "cuda", "reference", "tpu")
 }
 
 // outputFlags are the flags of a command that writes a file.
@@ -214,9 +214,9 @@ func (f *runFlags) runOptions(a *app) (weft.Options, error) {
 	var l fault.List
 	r, err := f.parse()
 	l.Add(asUsage(err, request.ErrOptions))
-	if r.Attention == attention.Kernel && f.device != "tpu" {
-		l.Add(fault.New(attention.ErrKernelUnavailable, attention.Unavailable{Kernel: r.Attention, Target: f.device, Reason: "kernels are for TPUs"},
-			"--attention %s on %s: weft's attention kernel is for TPUs; auto and blocked run everywhere in O(S) memory", r.Attention, f.device))
+	if r.Attention == attention.Kernel && f.device != "tpu" && f.device != "cuda" {
+		l.Add(fault.New(attention.ErrKernelUnavailable, attention.Unavailable{Kernel: r.Attention, Target: f.device, Reason: "kernels are for TPUs and GPUs"},
+			"--attention %s on %s: weft's attention kernels are for TPUs and GPUs (--device tpu or cuda); auto and blocked run everywhere in O(S) memory", r.Attention, f.device))
 	}
 	if f.limit < 0 {
 		l.Add(usageError("--limit %v: want a time such as 10m, or 0 for no limit", f.limit))
@@ -224,7 +224,7 @@ func (f *runFlags) runOptions(a *app) (weft.Options, error) {
 	switch f.device {
 	case "auto", "cpu", "reference", "tpu", "cuda":
 	default:
-		l.Add(fault.New(engine.ErrUnknownDevice, nil, "--device %q: want auto, cpu, reference or tpu", f.device))
+		l.Add(fault.New(engine.ErrUnknownDevice, nil, "--device %q: want auto, cpu, cuda, reference or tpu", f.device))
 	}
 	return weft.Options{Request: r, Device: f.device, Progress: a.progress.reportProgress, AllowNonFinite: f.nonFinite,
 		Engine: engine.Options{Warn: a.warn, Plugin: f.plugin, CacheDir: f.cacheDir, NoCache: f.noCache,

@@ -48,7 +48,7 @@ func runCommandLine(ctx context.Context, args []string, stdout, stderr *os.File)
 			return tryFlags(ctx, on, path)
 		}
 	}
-	a := &app{stdout: &output{w: stdout}, stderr: stderr, json: asksForJSON(args), leave: make(chan error, 2)}
+	a := &app{stdout: &output{w: stdout}, stderr: stderr, args: args, json: asksForJSON(args), leave: make(chan error, 2)}
 	root := a.rootCommand()
 	root.SetArgs(args)
 	done := make(chan error, 1)
@@ -118,6 +118,7 @@ func asksForJSON(args []string) bool {
 
 // app holds what all commands share.
 type app struct {
+	args       []string // of the command line
 	json       bool
 	lines      bool        // progress is written line by line where stderr is no terminal
 	documented atomic.Bool // the JSON document is out already

@@ -52,13 +52,13 @@ func (f *serveFlags) addService(c *cobra.Command) {
 	f.addHardware(c, "the hardware that requests are planned for, such as v5e-8 or h100x1 (default on the CPU: cpu:N for the mesh's N devices)", func() []string {
 		return topology.SuggestedSlices(topology.TPU, topology.GPUBox, topology.CPU)
 	})
-	fl.StringVar(&f.device, "device", "auto", "auto, cpu (XLA), reference (the interpreter) or tpu")
+	fl.StringVar(&f.device, "device", "auto", "auto, cpu (XLA), cuda, reference (the interpreter) or tpu")
 	releaseFlag(c, &f.release)
 	f.addParts(c, true, true)
 	pathFlag(c, &f.plugin, "plugin", "a PJRT plugin file in place of the installed engine")
 	pathFlag(c, &f.cacheDir, "cache-dir", "folder of compiled programs (default: WEFT_CACHE_DIR or the user's cache)")
 	fl.BoolVar(&f.noCache, "no-cache", false, "compile everything again")
-	completeFlag(c, "device", "auto", "cpu", "reference", "tpu")
+	completeFlag(c, "device", "auto", "cpu", "cuda", "reference", "tpu")
 
 	fl.StringVar(&f.nats, "nats", "", "URL of a NATS server with JetStream that several processes share; without it the queue is in this process")
 	pathFlag(c, &f.natsCredentials, "nats-credentials", "file with credentials for --nats")

@@ -26,6 +26,7 @@ memory and peak rates, each with its source (--json). A slice is named
   v4-8, v5e-8, v5litepod-8, v5p-8, v6e-8, tpu7x-16   as it is rented
   v4:2x2x1, v5e:2x4                                  by the shape of its chips
   h100x8, h200x8, a100x8                             GPUs of one box
+  h100x8x4, gb200x4x18                               GPUs of several hosts: in each, hosts
   cpu:8                                              virtual CPU devices
 
 The number after v2, v3, v4, v5p and tpu7x counts cores, two to a chip; after v5e
@@ -37,6 +38,7 @@ each axis moves in a step; without it each axis counts as heavier than the one
 before it.`,
 		Example: `  weft topo
   weft topo v4-8
+  weft topo h100x8x4
   weft topo v4-32 --mesh dp=4,tp=4
   weft topo v5e:4x4 --mesh tp=4,sp=4 --bytes tp=3000000 --bytes sp=1000000 --json`,
 		Args: cobra.MaximumNArgs(1),
@@ -163,8 +165,8 @@ func (a *app) topoText(s topology.Slice, m *topology.MeshReport) {
 		switch {
 		case s.Kind == topology.TPU:
 			line("", "a link %s GB/s each way, %d to a chip", shortNumber(rate.LinkBytes/1e9), rate.LinksAChip)
-		case rate.LinkBytes > 0:
-			line("", "NVLink %s GB/s each way", shortNumber(rate.LinkBytes/1e9))
+		case rate.LinkBytes > 0 || rate.HostBytes > 0:
+			line("", "%s", gpuLinksText(rate))
 		}
 	}
 	if len(r.Alternatives) > 0 {
@@ -182,6 +184,12 @@ func (a *app) topoText(s topology.Slice, m *topology.MeshReport) {
 			}
 		}
 		line("libtpu", "%s", text)
+	}
+	if r.Compiler != nil {
+		line("compiler", "XLA's CUDA plugin (weft engine install cuda), by its configuration of %s", r.Compiler.Config)
+		if r.Compiler.Note != nil {
+			line("", "%s", *r.Compiler.Note)
+		}
 	}
 	if s.Note != "" {
 		line("note", "%s", s.Note)
@@ -371,9 +379,24 @@ func (a *app) topoList() error {
 		}
 		a.say(`
 Name a slice as it is rented (v4-8, v5e-8, tpu7x-16), by the shape of its chips
-(v4:2x2x1, v5e:2x4), as GPUs of one box (h100x8) or as CPU devices (cpu:8):
+(v4:2x2x1, v5e:2x4), as GPUs of one box (h100x8) or of several (h100x8x4), or as
+CPU devices (cpu:8):
   weft topo v4-8`)
 	})
+}
+
+// gpuLinksText says how fast a GPU sends to others: over NVLink, PCIe and the network of its host.
+func gpuLinksText(rate topology.Rates) string {
+	var parts []string
+	for _, l := range []struct {
+		name string
+		rate float64
+	}{{"GPU links", rate.LinkBytes}, {"PCIe", rate.HostBytes}, {"network", rate.NetworkBytes}} {
+		if l.rate > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s GB/s", l.name, shortNumber(l.rate/1e9)))
+		}
+	}
+	return strings.Join(parts, ", ") + " each way"
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

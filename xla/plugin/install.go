@@ -27,8 +27,11 @@ type Progress struct {
 	Done  int64  // bytes
 	Total int64
 	// Folder is set in the first call of a fetch alone, before anything is fetched:
-	// where the Total bytes of wheels go.
-	Folder string
+	// where the Total bytes of wheels go. Unpacked is what the engine takes in the end,
+	// where that is far from Total; Kept is the part of Total that an install before this
+	// one has left.
+	Folder         string
+	Unpacked, Kept int64
 }
 
 // Options of Install. The zero value is the usual install.
@@ -110,13 +113,17 @@ func Install(ctx context.Context, name string, o Options) (Installed, error) {
 	}
 	defer os.RemoveAll(tmp)
 	out := filepath.Join(tmp, "out")
-	begin := Progress{Name: pin.Name, Stage: "fetch", Folder: root}
+	kept := filepath.Join(root, keptPrefix+engineFolder(pin))
+	begin := Progress{Name: pin.Name, Stage: "fetch", Folder: root, Unpacked: pin.Unpacked}
 	for _, w := range pin.Wheels {
 		begin.Total += w.Bytes
+		if st, err := os.Stat(filepath.Join(kept, w.File)); err == nil {
+			begin.Kept += st.Size()
+		}
 	}
 	o.reportProgress(begin)
 	for _, w := range pin.Wheels {
-		if err := fetchWheel(ctx, o, pin, w, tmp, out); err != nil {
+		if err := fetchWheel(ctx, o, pin, w, wheelFolders{tmp, kept, out}); err != nil {
 			return failed(err)
 		}
 	}
@@ -143,6 +150,7 @@ func Install(ctx context.Context, name string, o Options) (Installed, error) {
 		return failed(err)
 	}
 	syncDir(root)
+	os.RemoveAll(kept)
 	i, ok := readEngine(dir)
 	if !ok {
 		return failed(errors.New("the installed engine does not read back"))
@@ -150,14 +158,31 @@ func Install(ctx context.Context, name string, o Options) (Installed, error) {
 	return i, nil
 }
 
-// fetchWheel fetches one wheel, checks its hash and unpacks the members that the pin
-// takes.
-func fetchWheel(ctx context.Context, o Options, pin Pin, w Wheel, tmp, out string) error {
+// keptPrefix begins the name of the folder below Root in which the whole wheels of an engine
+// wait until all are there. An install that ends early leaves it, and the next one goes on
+// from it; it is removed with the engine's last file in place.
+const keptPrefix = ".wheels-"
+
+// wheelFolders are where a wheel passes: it is fetched below tmp, waits in kept once its
+// hash is found right, and is unpacked into out.
+type wheelFolders struct{ tmp, kept, out string }
+
+// fetchWheel fetches one wheel, unless an earlier install has, checks its hash and unpacks
+// the members that the pin takes.
+func fetchWheel(ctx context.Context, o Options, pin Pin, w Wheel, at wheelFolders) error {
 	e := Engine{Name: pin.Name, Wheel: w.Name + " " + w.Version, Want: w.SHA256}
 	if len(w.SHA256) != 64 {
 		return fault.New(ErrNotPinned, e, "wheel %s of engine %s has no pinned hash", w.Name, pin.Name)
 	}
-	dir := filepath.Join(tmp, "wheel-"+w.Name)
+	check := func(file string) (string, error) {
+		sum, _, err := hashFile(file, func(n int64) { o.reportProgress(Progress{Name: pin.Name, Stage: "check", Done: n, Total: w.Bytes}) })
+		return sum, err
+	}
+	waiting := filepath.Join(at.kept, w.File)
+	if sum, err := check(waiting); err == nil && sum == w.SHA256 {
+		return unpackWheel(ctx, o, pin, w, waiting, at.out)
+	}
+	dir := filepath.Join(at.tmp, "wheel-"+w.Name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -174,7 +199,7 @@ func fetchWheel(ctx context.Context, o Options, pin Pin, w Wheel, tmp, out strin
 		return err
 	}
 	// pip has checked the hash; it is checked again, because a plugin is code.
-	sum, _, err := hashFile(file, func(n int64) { o.reportProgress(Progress{Name: pin.Name, Stage: "check", Done: n, Total: w.Bytes}) })
+	sum, err := check(file)
 	if err != nil {
 		return err
 	}
@@ -183,7 +208,13 @@ func fetchWheel(ctx context.Context, o Options, pin Pin, w Wheel, tmp, out strin
 		e.Have = sum
 		return fault.New(ErrBadHash, e, "wheel %s %s has SHA-256 %s, pinned is %s; the file was deleted", w.Name, w.Version, sum, w.SHA256)
 	}
-	return unpackWheel(ctx, o, pin, w, file, out)
+	if len(pin.Wheels) > 1 { // one wheel alone is unpacked at once
+		if err := errors.Join(os.MkdirAll(at.kept, 0o755), os.Rename(file, waiting)); err != nil {
+			return err
+		}
+		file = waiting
+	}
+	return unpackWheel(ctx, o, pin, w, file, at.out)
 }
 
 // unpackWheel unpacks the wanted members of a wheel into out.
@@ -233,7 +264,11 @@ func extractMember(ctx context.Context, f *zip.File, to string, progress func(in
 		return err
 	}
 	defer r.Close()
-	w, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	mode := os.FileMode(0o644)
+	if f.Mode()&0o100 != 0 { // an assembler that a plugin starts
+		mode = 0o755
+	}
+	w, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}

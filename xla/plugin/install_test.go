@@ -279,10 +279,12 @@ func TestRefused(t *testing.T) {
 	if _, err := Install(t.Context(), "no-such", Options{}); !errors.Is(err, ErrUnknownEngine) || !strings.Contains(err.Error(), "cpu-openxla") {
 		t.Error(err)
 	}
-	if _, err := Install(t.Context(), "cuda", Options{}); !errors.Is(err, ErrNotPinned) && !errors.Is(err, ErrPlatform) {
+	pin := fakeWheel(t, wheels, 1000)
+	pin.Unpinned = "nobody has tried it"
+	if _, err := Install(t.Context(), "fake", Options{Pin: &pin}); !errors.Is(err, ErrNotPinned) {
 		t.Error(err)
 	}
-	pin := fakeWheel(t, wheels, 1000)
+	pin = fakeWheel(t, wheels, 1000)
 	o.Pin = &pin
 	pin.Platform = "plan9/mips"
 	if _, err := Install(t.Context(), "fake", o); !errors.Is(err, ErrPlatform) {

@@ -47,17 +47,19 @@ type Engine struct {
 
 // Pin is one engine weft knows how to fetch.
 type Pin struct {
-	Name      string  `json:"name"`
-	Device    string  `json:"device"` // cpu, tpu, cuda
-	Platform  string  `json:"platform"`
-	Version   string  `json:"version"`
-	API       string  `json:"api"` // of the PJRT C API; what its Load is expected to find
-	Publisher string  `json:"publisher"`
-	Licence   string  `json:"licence"`
-	Note      string  `json:"note"`
-	Library   string  `json:"library"`            // path of the shared library among the files taken
-	Unpinned  string  `json:"unpinned,omitempty"` // why it cannot be installed, and what to do instead
-	Wheels    []Wheel `json:"wheels"`
+	Name      string `json:"name"`
+	Device    string `json:"device"` // cpu, tpu, cuda
+	Platform  string `json:"platform"`
+	Version   string `json:"version"`
+	API       string `json:"api"` // of the PJRT C API; what its Load is expected to find
+	Publisher string `json:"publisher"`
+	Licence   string `json:"licence"`
+	Note      string `json:"note"`
+	Library   string `json:"library"`            // path of the shared library among the files taken
+	Unpinned  string `json:"unpinned,omitempty"` // why it cannot be installed, and what to do instead
+	// Unpacked is the size of the files taken, where it is far from that of the wheels.
+	Unpacked int64   `json:"unpacked_bytes,omitempty"`
+	Wheels   []Wheel `json:"wheels"`
 }
 
 // Wheel is one file to fetch.
@@ -98,11 +100,12 @@ func Lookup(name string) (Pin, error) {
 }
 
 // pipTags splits a wheel's file name into the tags that pip must be told, so that pip
-// chooses the pinned file whatever Python it runs under itself.
-func (w Wheel) pipTags() (python, abi, platform string, err error) {
+// chooses the pinned file whatever Python it runs under itself. A name may have several
+// platforms, with dots between them.
+func (w Wheel) pipTags() (python, abi string, platforms []string, err error) {
 	parts := strings.Split(strings.TrimSuffix(w.File, ".whl"), "-")
 	if len(parts) != 5 {
-		return "", "", "", fmt.Errorf("wheel name %q has %d parts, not 5", w.File, len(parts))
+		return "", "", nil, fmt.Errorf("wheel name %q has %d parts, not 5", w.File, len(parts))
 	}
-	return parts[2], parts[3], parts[4], nil
+	return parts[2], parts[3], strings.Split(parts[4], "."), nil
 }

@@ -28,7 +28,7 @@ func pipFetch(ctx context.Context, pin Pin, w Wheel, dir string, extra []string,
 		return "", fault.New(ErrNoPip, e, "no pip was found to fetch engine %s with (tried: python3 -m pip, pip3, pip, python -m pip); fetch the wheel %s (SHA-256 %s) by hand, unzip %s from it and name that file in WEFT_PLUGIN",
 			pin.Name, w.File, w.SHA256, pin.Library)
 	}
-	python, abi, platform, err := w.pipTags()
+	python, abi, platforms, err := w.pipTags()
 	if err != nil {
 		return "", err
 	}
@@ -41,7 +41,10 @@ func pipFetch(ctx context.Context, pin Pin, w Wheel, dir string, extra []string,
 		return "", err
 	}
 	args := append(pip[1:len(pip):len(pip)], "download", "--no-deps", "--only-binary", ":all:", "--require-hashes", "-r", reqs, "-d", dir,
-		"--disable-pip-version-check", "--no-input", "--progress-bar", "off", "--platform", platform, "--abi", abi)
+		"--disable-pip-version-check", "--no-input", "--progress-bar", "off", "--abi", abi)
+	for _, platform := range platforms {
+		args = append(args, "--platform", platform)
+	}
 	if v, ok := strings.CutPrefix(python, "cp"); ok && len(v) > 1 {
 		args = append(args, "--implementation", "cp", "--python-version", v[:1]+"."+v[1:])
 	}
