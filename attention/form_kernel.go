@@ -11,15 +11,24 @@ import (
 	"weft/spmd"
 )
 
-// kernelForm is the kernel of package mosaic. The scores never leave the chip's vector
-// memory. The running softmax does not either: it lives in the kernel's scratch.
+// kernelForm is the kernel that the target has: that of package mosaic on TPUs, that of package
+// cpukernel on processors.
 type kernelForm struct{}
 
 func (kernelForm) name() string { return Kernel }
 
-func (kernelForm) help() string { return "on TPUs, or an error" }
+func (kernelForm) help() string { return "on TPUs and x86-64 processors, or an error" }
 
 func (kernelForm) plan(c call) (formPlan, error) {
+	if c.chip == "" && c.host != (spmd.HostKernels{}) {
+		return planHostKernel(c)
+	}
+	return planTPUKernel(c)
+}
+
+// planTPUKernel plans the kernel of package mosaic. The scores never leave the chip's vector
+// memory. The running softmax does not either: it lives in the kernel's scratch.
+func planTPUKernel(c call) (formPlan, error) {
 	s := mosaic.Kernel{Chip: c.chip, Batch: c.batch, Queries: c.queries, Keys: c.keys, Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.headDim}
 	if c.o.Keys > 0 {
 		s.Real = []mosaic.Range{{From: 0, To: c.o.Keys}}
@@ -53,13 +62,20 @@ func (kernelForm) plan(c call) (formPlan, error) {
 // checkKernelTakes gives every reason why the kernel does not take a call.
 func checkKernelTakes(c call, s mosaic.Kernel) error {
 	if s.Chip == "" {
-		return fault.New(mosaic.ErrUnsupported, nil, "kernels are for TPUs")
+		return fault.New(mosaic.ErrUnsupported, nil, "kernels are for TPUs, and for processors through XLA's CPU plugin")
 	}
 	var l fault.List
 	bad := func(format string, args ...any) { l.Add(fault.New(mosaic.ErrUnsupported, nil, format, args...)) }
 	if c.dtype != dtype.BF16 {
 		bad("operands are %v; the kernel takes bf16", c.dtype)
 	}
+	checkAddedByKey(c, bad)
+	l.Add(s.Check())
+	return l.Err()
+}
+
+// checkAddedByKey gives the reasons why what is added to the scores is not one number for each key.
+func checkAddedByKey(c call, bad func(format string, args ...any)) {
 	if c.o.Causal {
 		bad("causal; the kernel sees all keys")
 	}
@@ -74,8 +90,6 @@ func checkKernelTakes(c call, s mosaic.Kernel) error {
 			bad("a %s by head or query, %v; the kernel takes one by key", x.what, x.t.Shape)
 		}
 	}
-	l.Add(s.Check())
-	return l.Err()
 }
 
 // emitKernel calls the kernel. The instructions of the blocked form stand beside it in the
@@ -93,19 +107,26 @@ func emitKernel(b *spmd.Builder, s mosaic.Kernel, in localOperands, o Options) s
 	kernel := program.Kernel{Name: "attention", Platform: "tpu", Call: mosaic.Call, Config: s.Config}
 	out := b.LKernel(kernel, args, func(params []spmd.Local) spmd.Local {
 		splitHeads := func(x spmd.Local, like spmd.Local) spmd.Local { return b.LReshape(x, like.Shape...) }
-		k, v := splitHeads(params[1], in.k), splitHeads(params[2], in.v)
-		if o.Keys > 0 {
-			k, v = b.LSlice(k, 1, 0, o.Keys), b.LSlice(v, 1, 0, o.Keys)
-		}
-		var bias *spmd.Local
-		if len(params) > 3 {
-			x := b.LScale(b.LSlice(params[3], 2, 0, k.Shape[1]), math.Ln2)
-			x = b.LReshape(x, x.Shape[0], 1, 1, x.Shape[2])
-			bias = &x
-		}
-		return mergeHeads(emitBlocked(b, localOperands{q: splitHeads(params[0], in.q), k: k, v: v, bias: bias}, o))
+		split := append([]spmd.Local{splitHeads(params[0], in.q), splitHeads(params[1], in.k), splitHeads(params[2], in.v)}, params[3:]...)
+		return mergeHeads(emitMeaning(b, split, o))
 	})
 	return b.LReshape(out, in.q.Shape...)
+}
+
+// emitMeaning computes by the blocked form what a kernel computes of its operands: q, k, v and, where there
+// is one, what addedToScores made.
+func emitMeaning(b *spmd.Builder, params []spmd.Local, o Options) spmd.Local {
+	k, v := params[1], params[2]
+	if o.Keys > 0 {
+		k, v = b.LSlice(k, 1, 0, o.Keys), b.LSlice(v, 1, 0, o.Keys)
+	}
+	var bias *spmd.Local
+	if len(params) > 3 {
+		x := b.LScale(b.LSlice(params[3], 2, 0, k.Shape[1]), math.Ln2)
+		x = b.LReshape(x, x.Shape[0], 1, 1, x.Shape[2])
+		bias = &x
+	}
+	return emitBlocked(b, localOperands{q: params[0], k: k, v: v, bias: bias}, o)
 }
 
 // addedToScores returns what the kernel adds to the scores of each key, (B|1, 1, Sk) times

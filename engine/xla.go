@@ -27,6 +27,8 @@ type XLA struct {
 	cache  *cache.Cache
 	info   Info
 	n      int
+	// kernels says whether programs may call weft's kernels for processors.
+	kernels spmd.HostKernels
 }
 
 func openXLA(ctx context.Context, n int, o Options) (Engine, error) {
@@ -42,6 +44,9 @@ func openXLA(ctx context.Context, n int, o Options) (Engine, error) {
 	e := &XLA{client: client, n: n, info: Info{Name: client.Platform(), Version: p.Version, SHA256: p.SHA256, API: p.API, Path: p.Path,
 		XLAFlags: client.Plugin().Flags(), DeviceKind: client.Devices()[0].Kind}}
 	e.info.Note = strings.Join(client.Plugin().Notes(), "; ")
+	if client.Platform() == CPU {
+		e.kernels = registerKernels(client.Plugin())
+	}
 	if !o.NoCache {
 		if e.cache, err = cache.Open(o.CacheDir, cache.Options{Warn: o.Warn}); err != nil {
 			e.info.Note = strings.TrimPrefix(e.info.Note+"; programs are not kept: "+err.Error(), "; ")
@@ -71,7 +76,9 @@ func (e *XLA) Devices() int { return e.n }
 // Target is by what the client drives.
 func (e *XLA) Target() spmd.Target {
 	if e.client.Platform() != TPU {
-		return targets.CPU()
+		t := targets.CPU()
+		t.HostKernels = e.kernels
+		return t
 	}
 	kind := e.client.Devices()[0].Kind
 	for _, g := range topology.Generations() {

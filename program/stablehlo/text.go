@@ -342,8 +342,12 @@ func (e *emitter) emitCustomCall(c *instrText) {
 	for i, a := range c.Args {
 		layouts[i] = layout(a)
 	}
-	e.writeLine("%s = stablehlo.%s @%s(%s) {backend_config = %s, operand_layouts = [%s], result_layouts = [%s]} : %s",
-		c.name, c.hlo, c.Kernel.Call, c.joinedArgs(), quoteString(c.Kernel.Config()), strings.Join(layouts, ", "), layout(c.Out[0]), c.signature)
+	config := "backend_config = " + quoteString(c.Kernel.Config())
+	if c.Kernel.Foreign { // version 4 of the call is the typed one, whose configuration is a dictionary
+		config = fmt.Sprintf("api_version = 4 : i32, backend_config = {%s = %s}", program.ForeignConfig, quoteString(c.Kernel.Config()))
+	}
+	e.writeLine("%s = stablehlo.%s @%s(%s) {%s, operand_layouts = [%s], result_layouts = [%s]} : %s",
+		c.name, c.hlo, c.Kernel.Call, c.joinedArgs(), config, strings.Join(layouts, ", "), layout(c.Out[0]), c.signature)
 }
 
 // joiningName is the name in StableHLO of the operation that joins two elements.
