@@ -2,6 +2,8 @@ package attention_test
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,27 +43,35 @@ func TestHostKernelOnMeshes(t *testing.T) {
 	if !kernels.Available {
 		t.Fatalf("the default plugin calls no kernels: %s", kernels.Why)
 	}
-	for name, c := range hostCalls(kernels) {
-		tolerance := 1.0 / 64
-		if c.q.DType == dtype.F32 {
-			tolerance = 1e-5
-		}
-		want := naive(c)
-		for _, on := range []string{"", "tp=2,sp=2"} {
-			m := meshtest.Mesh(t, on)
-			c := c
+	calls := hostCalls(kernels)
+	for _, on := range []string{"", "tp=2,sp=2"} {
+		m := meshtest.Mesh(t, on)
+		for name, c := range calls {
 			if m.Has("tp") {
-				c.qHeads, c.kHeads = tp, tp
+				c.qHeads, c.kHeads, c.qTokens, c.kTokens = tp, tp, sp, sp
 			}
-			if m.Has("sp") {
-				c.qTokens, c.kTokens = sp, sp
+			calls[name] = c
+		}
+		in := meshtest.Values{}
+		p := meshtest.Build(t, m, func(b *spmd.Builder) { // one program: XLA is slow to compile, not to run
+			for _, name := range slices.Sorted(maps.Keys(calls)) {
+				calls[name].into(b, name+".", name)
+				for port, x := range calls[name].values() {
+					in[name+"."+port] = x
+				}
 			}
-			p := c.program(t, m)
-			if len(p.Kernels()) != 1 || p.Choices[0].Taken != attention.Kernel {
-				t.Fatalf("%s on %s: %d kernels, choices %v", name, on, len(p.Kernels()), p.Choices)
+		}, spmd.WithTarget(spmd.Target{HostKernels: kernels, Attention: attention.Kernel}))
+		if len(p.Kernels()) != len(calls) {
+			t.Fatalf("on %s: %d kernels of %d calls, choices %v", on, len(p.Kernels()), len(calls), p.Choices)
+		}
+		for by, got := range map[string]meshtest.Values{"XLA": meshtest.Run(t, e, p, in), "the interpreter": meshtest.Interp(t, p, in)} {
+			for name, c := range calls {
+				tolerance := 1.0 / 64
+				if c.q.DType == dtype.F32 {
+					tolerance = 1e-5
+				}
+				compare(t, name+" on "+on+" by "+by, got[name], naive(c), tolerance)
 			}
-			compare(t, name+" on "+on+" by XLA", meshtest.Run(t, e, p, c.values())["out"], want, tolerance)
-			compare(t, name+" on "+on+" by the interpreter", c.on(t, m), want, tolerance)
 		}
 	}
 }

@@ -69,12 +69,6 @@ type blocks struct {
 	headsAtOnce  int // heads of keys whose panels exist at a time
 }
 
-// The sizes that blocks of queries and keys are kept near. Measured by `go run ./bench cpu -blocks`.
-const (
-	wantQueryRows = 96
-	wantKeyRows   = 256
-)
-
 // cut chooses the sizes for a level and a number of workers.
 func (a Attention) cut(level Level, workers int) blocks {
 	b := blocks{routines: routinesOf(level, a.DType), elt: 4}
@@ -84,8 +78,8 @@ func (a Attention) cut(level Level, workers int) blocks {
 	}
 	b.depth, b.width = roundUp(a.HeadDim, depthUnit), roundUp(a.HeadDim, b.panel)
 	b.keys = roundUp(a.Real, b.panel)
-	b.queryRows = evenly(a.Queries, wantQueryRows, b.rowGroup)
-	b.keyRows = evenly(b.keys, wantKeyRows, b.panel)
+	b.queryRows = evenly(a.Queries, b.wantQueryRows, b.rowGroup)
+	b.keyRows = evenly(b.keys, b.wantKeyRows, b.panel)
 	// Workers wait for each other between heads, so they get many blocks for each wait.
 	tasks := (a.Queries + b.queryRows - 1) / b.queryRows * (a.Heads / a.KVHeads)
 	b.headsAtOnce = min((16*workers+tasks-1)/tasks, a.Batch*a.KVHeads)

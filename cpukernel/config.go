@@ -110,3 +110,6 @@ func ParseConvConfig(text string) (Convolution, error) {
 			Taps: c.Taps, Kernel: c.Kernel, Before: c.Before, After: c.After}
 	})
 }
+
+// CopyCallName is the name under which programs call Copy.
+const CopyCallName = "weft_copy"

@@ -72,6 +72,10 @@ type routines struct {
 	panel, rowGroup int
 	// lanes is how many f32 a register holds.
 	lanes int
+	// wantQueryRows and wantKeyRows are what blocks of queries and keys are kept near in an attention. A
+	// block of scores, its queries and its sums fit into a second-level cache, and the more queries a block has the less
+	// often keys come from the third.
+	wantQueryRows, wantKeyRows int
 	// tiles says that matmul adds to its result without a factor, so that rows are scaled before.
 	tiles bool
 

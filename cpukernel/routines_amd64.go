@@ -94,11 +94,11 @@ var available = sync.OnceValue(func() (all []Level) {
 // routinesOf returns the routines of a level for operands of a type.
 func routinesOf(l Level, d dtype.DType) routines {
 	if l == AVX2 {
-		return routines{level: l, panel: 16, rowGroup: 6, lanes: 8,
+		return routines{level: l, panel: 16, rowGroup: 6, lanes: 8, wantQueryRows: 96, wantKeyRows: 256,
 			matmul: matmulAVX2, softmax: softmaxAVX2, scaleRows: scaleRowsAVX2, addBias: addBiasAVX2,
 			widths: []panelWidth{{16, matmulAVX2}, {8, matmul8xAVX2}}}
 	}
-	r := routines{level: l, panel: 64, rowGroup: 6, lanes: 16,
+	r := routines{level: l, panel: 64, rowGroup: 6, lanes: 16, wantQueryRows: 96, wantKeyRows: 256,
 		matmul: matmulAVX512, softmax: softmaxAVX512, scaleRows: scaleRowsAVX512, addBias: addBiasAVX512, transpose: transposeAVX512,
 		widths: []panelWidth{{64, matmulAVX512}, {48, matmul48xAVX512}, {32, matmul32xAVX512}, {16, matmul16xAVX512}}}
 	if d != dtype.BF16 || l == AVX512 {
@@ -107,7 +107,7 @@ func routinesOf(l Level, d dtype.DType) routines {
 	r.pairs, r.matmul, r.softmax, r.roundRows, r.pairRows = true, matmulAVX512BF16, softmaxAVX512BF16, scaleRowsAVX512BF16, pairRowsAVX512
 	r.widths = []panelWidth{{64, matmulAVX512BF16}, {48, matmul48xAVX512BF16}, {32, matmul32xAVX512BF16}, {16, matmul16xAVX512BF16}}
 	if l == AMX {
-		r.tiles, r.panel, r.rowGroup, r.matmul = true, 32, 32, matmulAMX
+		r.tiles, r.panel, r.rowGroup, r.matmul, r.wantQueryRows, r.wantKeyRows = true, 32, 32, matmulAMX, 128, 512
 		r.widths = []panelWidth{{32, matmulAMX}}
 	}
 	return r

@@ -32,7 +32,7 @@ func report(b *testing.B, flops, used float64) {
 func BenchmarkAttention(b *testing.B) {
 	for _, d := range []dtype.DType{dtype.F32, dtype.BF16} {
 		for _, dim := range []int{64, 128} {
-			for _, keys := range []int{1560, 512} {
+			for _, keys := range []int{4680, 512} {
 				a := Attention{DType: d, Batch: 1, Queries: 1560, Keys: keys, Real: keys, Heads: 12, KVHeads: 12, HeadDim: dim, Scale: 1 / math.Sqrt(float64(dim))}
 				p := newProblem(a, 1, 1)
 				o := Operands{Q: p.bytes(p.q), K: p.bytes(p.k), V: p.bytes(p.v), Out: make([]byte, len(p.q)*d.Size())}

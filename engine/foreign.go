@@ -17,7 +17,8 @@ func registerKernels(p *xla.Plugin) spmd.HostKernels {
 	if !kernels.Available {
 		return kernels
 	}
-	for name, call := range map[string]func(*xla.ForeignCall) error{cpukernel.CallName: callAttention, cpukernel.ConvCallName: callConvolution} {
+	for name, call := range map[string]func(*xla.ForeignCall) error{cpukernel.CallName: callAttention, cpukernel.ConvCallName: callConvolution,
+		cpukernel.CopyCallName: callCopy} {
 		if err := p.RegisterForeign(name, program.ForeignConfig, call); err != nil {
 			return spmd.HostKernels{Why: err.Error()}
 		}
@@ -62,4 +63,13 @@ func callConvolution(c *xla.ForeignCall) error {
 		o.X = append(o.X, x.Data)
 	}
 	return conv.Run(o)
+}
+
+// callCopy writes operand 1 into the memory of operand 0, which is the result's. Operand 2 is only what has to be
+// computed before.
+func callCopy(c *xla.ForeignCall) error {
+	if len(c.Args) != 3 || len(c.Results) != 1 {
+		return fmt.Errorf("%s: %d operands and %d results; want 3 and 1", cpukernel.CopyCallName, len(c.Args), len(c.Results))
+	}
+	return cpukernel.Copy(c.Results[0].Data, c.Args[1].Data)
 }

@@ -35,6 +35,8 @@ type Kernel struct {
 	Call     string // the target of the custom call
 	// Foreign says that XLA calls a function of this process, through its foreign function interface.
 	Foreign bool
+	// InPlace says that the result takes over the memory of operand 0, which the kernel writes to.
+	InPlace bool
 	// Config makes the configuration of the call. It is called when the StableHLO text
 	// is written.
 	Config func() string

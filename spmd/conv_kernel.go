@@ -13,7 +13,7 @@ import (
 // they lie, so that no copy of them is made. The convolution that emitConvPlain makes is its meaning.
 func (b *Builder) emitConvKernel(x, w Local, lo, hi, strides []int, out dtype.DType) (Local, bool) {
 	over := len(lo)
-	if !b.target.HostKernels.Available || over < 2 || over > 3 || out != dtype.F32 || slices.ContainsFunc(strides, func(s int) bool { return s != 1 }) {
+	if !b.target.HostKernels.Available || over < 2 || over > 3 || out != dtype.F32 && out != dtype.BF16 || slices.ContainsFunc(strides, func(s int) bool { return s != 1 }) {
 		return Local{}, false
 	}
 	first := over - 2 // of the two dims that are rows and columns
@@ -31,15 +31,16 @@ func (b *Builder) emitConvKernel(x, w Local, lo, hi, strides []int, out dtype.DT
 		return Local{}, false
 	}
 	k := program.Kernel{Name: "convolution", Platform: "cpu", Call: cpukernel.ConvCallName, Foreign: true, Config: c.Config}
-	return b.LKernel(k, append(slices.Clone(frames), w), func(params []Local) Local {
+	y := b.LKernel(k, append(slices.Clone(frames), w), func(params []Local) Local {
 		x, w := params[0], params[len(params)-1]
 		around := [][]int{slices.Clone(lo), slices.Clone(hi)}
 		if over == 3 {
 			x = b.LConcat(1, params[:len(params)-1]...)
 			around[0][0], around[1][0] = 0, 0 // these zeros are among the frames
 		}
-		return b.emitConvPlain(x, w, around[0], around[1], strides, out)
-	}), true
+		return b.emitConvPlain(x, w, around[0], around[1], strides, dtype.F32)
+	})
+	return b.LConvert(y, out), true
 }
 
 // framesOf returns the frames (N, 1, S..., I) that x (N, T, S..., I) is a concatenation of, or x alone where it
@@ -60,4 +61,22 @@ func (b *Builder) framesOf(x Local) []Local {
 		return frames
 	}
 	return []Local{x}
+}
+
+// ReplaceAfter is x in the memory of old, a value of x's type and layout that the program was given and gives away: for an output
+// that takes over old's memory. Where the target has kernels, x is copied there as soon as after
+// is computed, which has to be what reads old last. Elsewhere the compiler decides when: XLA's CPU plugin
+// copies at the end of the program and holds every such x until then.
+func (b *Builder) ReplaceAfter(after, old, x Tensor) Tensor {
+	if !b.target.HostKernels.Available {
+		return x
+	}
+	if old.DType != x.DType || !slices.Equal(old.local.Shape, x.local.Shape) {
+		b.failf(ErrShape, nil, "%s: %v%v in the place of %v%v", b.name, x.DType, x.Shape, old.DType, old.Shape)
+	}
+	k := program.Kernel{Name: "replace", Platform: "cpu", Call: cpukernel.CopyCallName, Foreign: true, InPlace: true, Config: func() string { return "" }}
+	v := b.LKernel(k, []Local{old.local, x.local, after.local}, func(params []Local) Local {
+		return b.LReshape(params[1], x.local.Shape...)
+	})
+	return b.Global(v, x.Shape, x.Spec)
 }

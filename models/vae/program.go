@@ -102,9 +102,10 @@ func (p *Program) CausalConv(name string, x spmd.Tensor) spmd.Tensor {
 		p.KeepFirstFrame(name, x)
 		return p.ApplyConv(name, x, p.Slice(w, 2, PastFrames, PastFrames+1))
 	}
-	seen := p.Concat(1, p.Value(Port(name, -2)), p.Value(Port(name, -1)), x)
-	p.Output(Port(name, 0), x, Port(name, -2))
-	return p.ApplyConv(name, seen, w)
+	oldest := p.Value(Port(name, -2))
+	y := p.ApplyConv(name, p.Concat(1, oldest, p.Value(Port(name, -1)), x), w)
+	p.Output(Port(name, 0), p.ReplaceAfter(y, oldest, x), Port(name, -2))
+	return y
 }
 
 // convKeepingSums is CausalConv for a kernel with fewer outputs than inputs. What the kernel makes
