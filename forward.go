@@ -18,6 +18,8 @@ type ForwardOptions struct {
 	Options
 	Repeat        int  // runs of the step, of which the fastest is reported; 0 is 1
 	Intermediates bool // keep the values along the way too: block_0, ...
+	// Profile runs one step more, call by call, and reports where its time goes.
+	Profile bool
 }
 
 // Forwarded is the result of Forward. Its JSON is what weft forward prints.
@@ -92,5 +94,11 @@ func (m *Model) forwardVariant(ctx context.Context, v models.Variant, o ForwardO
 			result[name+v.Suffix] = t
 		}
 	}
-	return r.Report(), nil
+	report := r.Report()
+	if o.Profile && first {
+		if report.Profile, err = r.Profile(ctx); err != nil {
+			return Report{}, err
+		}
+	}
+	return report, nil
 }

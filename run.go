@@ -269,7 +269,7 @@ func (r *Run) forwardTraced(ctx context.Context, visit func(string, *tensor.Tens
 	if err := r.feedStep(ctx); err != nil {
 		return nil, err
 	}
-	o := session.RunOptions{Progress: r.opt.Progress, Frame: r.nextFrame}
+	o := r.stepOptions()
 	traced := newTrace(r.micro, visit)
 	if visit != nil {
 		o.Trace = traced.addValue
@@ -294,6 +294,11 @@ func (r *Run) forwardTraced(ctx context.Context, visit func(string, *tensor.Tens
 		return nil, err
 	}
 	return out, nil
+}
+
+// stepOptions are the options of a step's run in the session.
+func (r *Run) stepOptions() session.RunOptions {
+	return session.RunOptions{Progress: r.opt.Progress, Frame: r.nextFrame}
 }
 
 // trace puts the microbatches of each value together again before visit sees the value.
@@ -384,7 +389,9 @@ type Report struct {
 	Attention []graph.Choice `json:"attention"`
 	// Offload says which weights were streamed or left the devices.
 	Offload OffloadReport `json:"offload"`
-	Notes   []string      `json:"notes"`
+	// Profile is where a step's time goes, where ForwardOptions.Profile asked for it.
+	Profile *Profile `json:"profile,omitempty"`
+	Notes   []string `json:"notes"`
 }
 
 // CacheReport counts what the compile cache did.

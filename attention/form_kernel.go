@@ -11,17 +11,20 @@ import (
 	"weft/spmd"
 )
 
-// kernelForm is a kernel of weft's own: that of package mosaic on TPUs, and that of package
-// triton on GPUs.
+// kernelForm is the kernel of weft's own that the target has: that of package mosaic on TPUs, of package
+// triton on GPUs, and of package cpukernel on processors.
 type kernelForm struct{}
 
 func (kernelForm) name() string { return Kernel }
 
-func (kernelForm) help() string { return "on TPUs and NVIDIA's GPUs, or an error" }
+func (kernelForm) help() string { return "on TPUs, NVIDIA's GPUs and x86-64 processors, or an error" }
 
 func (kernelForm) plan(c call) (formPlan, error) {
-	if isGPU(c.chip) {
+	switch {
+	case isGPU(c.chip):
 		return planTriton(c)
+	case c.chip == "" && c.host != (spmd.HostKernels{}):
+		return planHostKernel(c)
 	}
 	return planMosaic(c)
 }
@@ -58,7 +61,7 @@ func planMosaic(c call) (formPlan, error) {
 // checkKernelTakes gives every reason why the kernel does not take a call.
 func checkKernelTakes(c call, s mosaic.Kernel) error {
 	if s.Chip == "" {
-		return fault.New(mosaic.ErrUnsupported, nil, "kernels are for TPUs and GPUs")
+		return fault.New(mosaic.ErrUnsupported, nil, "kernels are for TPUs, GPUs, and processors through XLA's CPU plugin")
 	}
 	var l fault.List
 	bad := func(format string, args ...any) { l.Add(fault.New(mosaic.ErrUnsupported, nil, format, args...)) }
@@ -85,14 +88,20 @@ func emitKernel(b *spmd.Builder, s mosaic.Kernel, in localOperands, o Options) s
 	kernel := program.Kernel{Name: "attention", Platform: "tpu", Call: mosaic.Call, Config: s.Config}
 	out := b.LKernel(kernel, args, func(params []spmd.Local) spmd.Local {
 		splitHeads := func(x spmd.Local, like spmd.Local) spmd.Local { return b.LReshape(x, like.Shape...) }
-		k, v := splitHeads(params[1], in.k), splitHeads(params[2], in.v)
-		if o.Keys > 0 {
-			k, v = b.LSlice(k, 1, 0, o.Keys), b.LSlice(v, 1, 0, o.Keys)
-		}
-		bias := addedBias(b, params, k.Shape[1])
-		return mergeHeads(emitBlocked(b, localOperands{q: splitHeads(params[0], in.q), k: k, v: v, bias: bias}, o))
+		split := append([]spmd.Local{splitHeads(params[0], in.q), splitHeads(params[1], in.k), splitHeads(params[2], in.v)}, params[3:]...)
+		return mergeHeads(emitMeaning(b, split, o))
 	})
 	return b.LReshape(out, in.q.Shape...)
+}
+
+// emitMeaning computes by the blocked form what a kernel computes of its operands: q, k, v and, where there
+// is one, what addedToScores made.
+func emitMeaning(b *spmd.Builder, params []spmd.Local, o Options) spmd.Local {
+	k, v := params[1], params[2]
+	if o.Keys > 0 {
+		k, v = b.LSlice(k, 1, 0, o.Keys), b.LSlice(v, 1, 0, o.Keys)
+	}
+	return emitBlocked(b, localOperands{q: params[0], k: k, v: v, bias: addedBias(b, params, k.Shape[1])}, o)
 }
 
 // addedToScores returns what the kernel adds to the scores of each key, (B|1, 1, Sk) times

@@ -60,13 +60,7 @@ func emitTriton(b *spmd.Builder, s triton.Kernel, in localOperands, o Options) s
 		o.Scale = math.Ln2
 	}
 	kernel := program.Kernel{Name: "attention", Platform: "cuda", Call: triton.Call, Config: s.Config, Typed: true}
-	return b.LKernel(kernel, args, func(params []spmd.Local) spmd.Local {
-		k, v := params[1], params[2]
-		if o.Keys > 0 {
-			k, v = b.LSlice(k, 1, 0, o.Keys), b.LSlice(v, 1, 0, o.Keys)
-		}
-		return emitBlocked(b, localOperands{q: params[0], k: k, v: v, bias: addedBias(b, params, k.Shape[1])}, o)
-	})
+	return b.LKernel(kernel, args, func(params []spmd.Local) spmd.Local { return emitMeaning(b, params, o) })
 }
 
 // addedBytes is the memory of what a kernel adds to the scores: one number for each key.

@@ -16,7 +16,7 @@ import (
 const (
 	Auto    = "auto"    // the first form that takes the call; "" means the same
 	Blocked = "blocked" // while loops, on every device
-	Kernel  = "kernel"  // the kernel of package mosaic for TPUs or of package triton for GPUs, or an error
+	Kernel  = "kernel"  // the kernel of package mosaic for TPUs, triton for GPUs or cpukernel for processors, or an error
 )
 
 var (
@@ -121,6 +121,7 @@ func CheckForm(name string) error {
 // call is one attention as each device computes it.
 type call struct {
 	chip                 string // the TPU's generation, or the GPU's name, or ""
+	host                 spmd.HostKernels
 	dtype                dtype.DType
 	batch, queries, keys int // padding included
 	heads, kvHeads       int
@@ -137,7 +138,7 @@ func newCall(b *spmd.Builder, q, k program.Type, computed sharding.Spec, o Optio
 		b.Fail(err)
 	}
 	return call{
-		chip: b.Target().Chip, dtype: q.DType, o: o,
+		chip: b.Target().Chip, host: b.Target().HostKernels, dtype: q.DType, o: o,
 		batch: q.Shape[0] / parts(0), queries: q.Shape[1] / parts(1), keys: k.Shape[1],
 		heads: q.Shape[2] / parts(2), kvHeads: k.Shape[2] * copies / parts(2), headDim: q.Shape[3],
 	}
@@ -172,6 +173,9 @@ func chooseForm(b *spmd.Builder, q, k program.Type, computed sharding.Spec, o Op
 			target := c.chip
 			if target == "" {
 				target = "no TPU or GPU"
+				if c.host != (spmd.HostKernels{}) {
+					target = "processor"
+				}
 			}
 			b.Fail(fault.New(ErrKernelUnavailable, Unavailable{f.name(), target, err.Error()},
 				"%v, as a %s: %w; --attention auto and blocked run everywhere in O(S) memory", c, f.name(), err))

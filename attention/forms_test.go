@@ -34,7 +34,7 @@ func planOf(t *testing.T, f form, target spmd.Target, d dtype.DType, n, heads, k
 // Every form says what it is called, what it takes and what it needs; the last one takes
 // every call, which chooseForm relies on.
 func TestForms(t *testing.T) {
-	v4 := spmd.Target{Chip: "v4"}
+	v4, host := spmd.Target{Chip: "v4"}, spmd.Target{HostKernels: spmd.HostKernels{Available: true}}
 	for _, c := range []struct {
 		what   string
 		target spmd.Target
@@ -55,6 +55,11 @@ func TestForms(t *testing.T) {
 		{"f32 on an H100", spmd.Target{Chip: "h100"}, dtype.F32, 128, Options{}, false},
 		{"causal on a B200", spmd.Target{Chip: "b200"}, dtype.BF16, 128, Options{Causal: true}, false},
 		{"an MI300X", spmd.Target{Chip: "mi300x"}, dtype.BF16, 128, Options{}, false},
+		{"bf16 on a processor", host, dtype.BF16, 128, Options{Keys: 17}, true},
+		{"f32 on a processor", host, dtype.F32, 96, Options{}, true},
+		{"head dim 7 on a processor", host, dtype.F32, 7, Options{}, false},
+		{"causal on a processor", host, dtype.F32, 64, Options{Causal: true}, false},
+		{"a processor without kernels", spmd.Target{HostKernels: spmd.HostKernels{Why: "too old"}}, dtype.F32, 64, Options{}, false},
 	} {
 		for i, f := range forms {
 			p, _, refused := planOf(t, f, c.target, c.d, 32, 4, 2, c.dim, c.o)

@@ -14,6 +14,7 @@
 //	go run ./bench vae            autoencoders beside diffusers'
 //	go run ./bench serve          a video service whose processes are killed
 //	go run ./bench generate       from a prompt to frames, beside diffusers
+//	go run ./bench cpu            attention on this processor, beside PyTorch's
 //	go run ./bench tokenize       tokens a second, beside tokenizers and sentencepiece
 //	go run ./bench gpu            what a GPU is asked first: verify, tests, attention, a step; needs one
 //	go run ./bench gpu-aot        a step of many models compiled for absent GPUs, beside the plan
@@ -48,14 +49,15 @@ var (
 var commands = map[string]func(context.Context, []string) error{"setup": setup, "make": makeModel, "run": run, "pipeline": pipeline, "aot": compileBoth,
 	"score": score, "plan": planSpeed, "kernel": kernel, "vae": autoencoder, "vae-step": vaeStep,
 	"offload": offload, "serve": serve, "generate": generate, "generate-folder": makePipeline, "tokenize": tokenize, "tokenize-run": tokenizeRun,
-	"gpu": firstOnGPU, "gpu-aot": gpuScore, "gpu-tiles": gpuTiles, "gpu-attention": gpuAttention}
+	"gpu": firstOnGPU, "gpu-aot": gpuScore, "gpu-tiles": gpuTiles, "gpu-attention": gpuAttention,
+	"cpu": cpu, "cpu-attention": cpuAttentionRun}
 
 func main() {
 	llo.Child()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: go run ./bench setup | make | run | pipeline | aot | score | plan | kernel | offload | vae | serve | generate | tokenize | gpu | gpu-aot | gpu-tiles; each takes --help")
+		fmt.Fprintln(os.Stderr, "usage: go run ./bench setup | make | run | pipeline | aot | score | plan | kernel | offload | vae | serve | generate | tokenize | cpu | gpu | gpu-aot | gpu-tiles; each takes --help")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](ctx, os.Args[2:]); err != nil {

@@ -27,6 +27,8 @@ type XLA struct {
 	cache  *cache.Cache
 	info   Info
 	n      int
+	// kernels says whether programs may call weft's kernels for processors.
+	kernels spmd.HostKernels
 }
 
 func openXLA(ctx context.Context, n int, o Options) (Engine, error) {
@@ -47,6 +49,9 @@ func newXLA(client *xla.Client, n int, o Options) *XLA {
 	e := &XLA{client: client, n: n, info: Info{Name: client.Platform(), Version: p.Version, SHA256: p.SHA256, API: p.API, Path: p.Path,
 		XLAFlags: client.Plugin().Flags(), DeviceKind: client.Devices()[0].Kind}}
 	e.info.Note = strings.Join(client.Plugin().Notes(), "; ")
+	if client.Platform() == CPU {
+		e.kernels = registerKernels(client.Plugin())
+	}
 	if !o.NoCache {
 		var err error
 		if e.cache, err = cache.Open(o.CacheDir, cache.Options{Warn: o.Warn}); err != nil {
@@ -86,7 +91,9 @@ func (e *XLA) Target() spmd.Target {
 		}
 		return targets.GPU(g.Names[0])
 	default:
-		return targets.CPU()
+		t := targets.CPU()
+		t.HostKernels = e.kernels
+		return t
 	}
 	for _, g := range topology.Generations() {
 		if g.DeviceKind == kind {

@@ -20,6 +20,9 @@ type Platform struct {
 	Given   string `json:"given"`
 }
 
+// ForeignConfig is the name of the attribute that has a foreign kernel's configuration.
+const ForeignConfig = "config"
+
 // Kernel is a computation for which one platform has code of its own. It reads its
 // operands and gives one result; it exchanges nothing with other devices.
 //
@@ -28,8 +31,12 @@ type Platform struct {
 // results are compared with theirs (Compared).
 type Kernel struct {
 	Name     string // of the computation: "attention"
-	Platform string // "tpu"
+	Platform string // "tpu", "cuda" or "cpu"
 	Call     string // the target of the custom call
+	// Foreign says that XLA calls a function of this process, through its foreign function interface.
+	Foreign bool
+	// InPlace says that the result takes over the memory of operand 0, which the kernel writes to.
+	InPlace bool
 	// Config makes the configuration of the call: a text, or where Typed is set the attributes
 	// of an MLIR dictionary without its braces, as XLA's typed calls take them. It is called
 	// when the StableHLO text is written.

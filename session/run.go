@@ -32,6 +32,9 @@ type RunOptions struct {
 	// has there, before it is handed over: it is called with how many values of the part are
 	// NaN or infinite. Its error ends the run.
 	Finite func(lane string, seen nonfinite.Counts) error
+	// Timed, where set, is called with the seconds that each call took. A call then ends before the
+	// next one begins, so that times do not overlap.
+	Timed func(c graph.Call, seconds float64)
 	// Progress counts calls.
 	Progress Progress
 }
@@ -115,7 +118,7 @@ func (s *Session) beginRequest(ctx context.Context, run *oneRun) error {
 func (s *Session) runStep(ctx context.Context, run *oneRun) error {
 	s.startStreams(ctx, false)
 	ofStep := func(c graph.Call) bool { return !c.Request }
-	if stages := s.g.Stages(); stages > 1 && run.o.Trace == nil && run.o.Visit == nil {
+	if stages := s.g.Stages(); stages > 1 && run.o.Trace == nil && run.o.Visit == nil && run.o.Timed == nil {
 		return s.runPipeline(ctx, run, stages)
 	}
 	all := make([]int, len(run.lanes))
@@ -195,7 +198,13 @@ func (s *Session) advance(ctx context.Context, w *laneWalk, i int, streamed map[
 	}
 	c, l := s.g.Calls[i], w.lane
 	w.run.tick(c.Name)
+	began := time.Now()
 	made, err := s.runCall(ctx, w, i, streamed)
+	if timed := w.run.o.Timed; err == nil && timed != nil {
+		if err = made.Wait(ctx); err == nil {
+			timed(c, time.Since(began).Seconds())
+		}
+	}
 	if err == nil && w.before != nil {
 		err = w.before.Wait(ctx)
 	}

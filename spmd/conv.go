@@ -185,10 +185,18 @@ func (b *Builder) repeatEdges(v Local, dim, lo, hi, size int) Local {
 	return b.LConcat(dim, slices.Concat(edge(0, lo), []Local{b.LSlice(v, dim, 0, size)}, edge(size-1, hi+v.Shape[dim]-size))...)
 }
 
-// emitConv is LConvStrided, or where the target wants it the sum of one convolution for each
+// emitConv is emitConvKernel where that computes the convolution, and else emitConvPlain.
+func (b *Builder) emitConv(x, w Local, lo, hi, strides []int, out dtype.DType) Local {
+	if y, ok := b.emitConvKernel(x, w, lo, hi, strides, out); ok {
+		return y
+	}
+	return b.emitConvPlain(x, w, lo, hi, strides, out)
+}
+
+// emitConvPlain is LConvStrided, or where the target wants it the sum of one convolution for each
 // place of the kernel along the first spatial dim. The sum runs in f32 at least and is
 // rounded once.
-func (b *Builder) emitConv(x, w Local, lo, hi, strides []int, out dtype.DType) Local {
+func (b *Builder) emitConvPlain(x, w Local, lo, hi, strides []int, out dtype.DType) Local {
 	if !b.target.FlatConv || len(lo) < 3 {
 		return b.LConvStrided(x, w, lo, hi, strides, out)
 	}

@@ -27,6 +27,9 @@ type Target struct {
 	QueryBlock, KeyBlock, HeadBlock int
 	// Chip is the TPU's generation, "v4", or the GPU's short name, "h100"; "" is neither.
 	Chip string
+	// HostKernels says whether programs may call kernels of weft's own for processors.
+	// The zero value is for a target that is none.
+	HostKernels HostKernels
 	// Attention is the form that attention takes, as package attention names them;
 	// "" leaves the choice to it.
 	Attention string
@@ -34,6 +37,13 @@ type Target struct {
 	// multiple of it; 0 or 1 asks for no more than the layout needs. The model says
 	// where it pads. Padding tokens are computed and exchanged like any other.
 	TokenMultiple int
+}
+
+// HostKernels says whether a processor runs weft's kernels (package cpukernel), and if not,
+// why.
+type HostKernels struct {
+	Available bool
+	Why       string
 }
 
 // WithTarget builds a program for a target.

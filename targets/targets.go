@@ -5,6 +5,7 @@ package targets
 import (
 	"golang.org/x/sys/cpu"
 
+	"weft/cpukernel"
 	"weft/spmd"
 	"weft/topology"
 )
@@ -29,7 +30,15 @@ func For(on topology.Slice) spmd.Target {
 // 256 x 512 of all heads at once.
 func CPU() spmd.Target {
 	return spmd.Target{RowTile: 600, QueryBlock: 1024, KeyBlock: 1024, HeadBlock: 1, FlatConv: true,
-		WideBF16: !cpu.X86.HasAVX512BF16 && !cpu.X86.HasAMXBF16}
+		WideBF16: !cpu.X86.HasAVX512BF16 && !cpu.X86.HasAMXBF16, HostKernels: hostKernels()}
+}
+
+// hostKernels says whether this processor has the instructions of weft's kernels.
+func hostKernels() spmd.HostKernels {
+	if len(cpukernel.Levels()) == 0 {
+		return spmd.HostKernels{Why: "kernels are for x86-64 processors with AVX2 and FMA"}
+	}
+	return spmd.HostKernels{Available: true}
 }
 
 // TPU is how programs are cut up for libtpu and a generation of TPUs, "v4". Tokens are counted in 128s: of one

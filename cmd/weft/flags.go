@@ -214,9 +214,9 @@ func (f *runFlags) runOptions(a *app) (weft.Options, error) {
 	var l fault.List
 	r, err := f.parse()
 	l.Add(asUsage(err, request.ErrOptions))
-	if r.Attention == attention.Kernel && f.device != "tpu" && f.device != "cuda" {
-		l.Add(fault.New(attention.ErrKernelUnavailable, attention.Unavailable{Kernel: r.Attention, Target: f.device, Reason: "kernels are for TPUs and GPUs"},
-			"--attention %s on %s: weft's attention kernels are for TPUs and GPUs (--device tpu or cuda); auto and blocked run everywhere in O(S) memory", r.Attention, f.device))
+	if r.Attention == attention.Kernel && f.device == "reference" {
+		l.Add(fault.New(attention.ErrKernelUnavailable, attention.Unavailable{Kernel: r.Attention, Target: f.device, Reason: "kernels are for TPUs, GPUs and processors"},
+			"--attention %s on %s: weft's attention kernels are for TPUs, GPUs and x86-64 processors through XLA; auto and blocked run everywhere in O(S) memory", r.Attention, f.device))
 	}
 	if f.limit < 0 {
 		l.Add(usageError("--limit %v: want a time such as 10m, or 0 for no limit", f.limit))

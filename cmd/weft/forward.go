@@ -15,7 +15,7 @@ func (a *app) forwardCommand() *cobra.Command {
 	var inputs, compiled string
 	var out outputFlags
 	var repeat int
-	var intermediates bool
+	var intermediates, profile bool
 	c := &cobra.Command{
 		Use:   "forward --model DIR --inputs FILE --out FILE",
 		Short: "Run one step of a model on a mesh",
@@ -60,7 +60,7 @@ device's part of the weights is read straight into place.`,
 				}
 				return out.checkWritable(outputs, m.Files()...)
 			}
-			result, err := m.Forward(cmd.Context(), in, weft.ForwardOptions{Options: o, Repeat: repeat, Intermediates: intermediates})
+			result, err := m.Forward(cmd.Context(), in, weft.ForwardOptions{Options: o, Repeat: repeat, Intermediates: intermediates, Profile: profile})
 			if err != nil {
 				return err
 			}
@@ -75,6 +75,7 @@ device's part of the weights is read straight into place.`,
 					a.say("  %-20s %-8s %5d calls  %10s sent by each device a step", c.Op, c.Axis, c.Count, weft.Bytes(c.Bytes))
 				}
 				attentionText(a.say, "", rep.Attention)
+				profileText(a.say, rep.Profile)
 				for _, n := range rep.Notes {
 					a.say("  note: %s", n)
 				}
@@ -90,6 +91,7 @@ device's part of the weights is read straight into place.`,
 	f.addTiles(c, "of an autoencoder: compute pictures in overlapping tiles, which gives other pixels")
 	c.Flags().IntVar(&repeat, "repeat", 1, "run the step N times and report the fastest")
 	c.Flags().BoolVar(&intermediates, "intermediates", false, "write the values along the way too (block_0, ...)")
+	c.Flags().BoolVar(&profile, "profile", false, "run one step more, call by call, and print where its time goes")
 	must(c.MarkFlagRequired("inputs"))
 	return c
 }
@@ -101,7 +103,7 @@ func wantedNames(names, wanted []string) []string {
 
 // checkTiles refuses --tile together with flags that mean one graph.
 func checkTiles(tiles *models.Tiles, changed func(flag string) bool) error {
-	for _, other := range []string{"repeat", "intermediates", "compiled"} {
+	for _, other := range []string{"repeat", "intermediates", "compiled", "profile"} {
 		if tiles != nil && changed(other) {
 			return usageError("--tile with --%s: tiles of several sizes are several steps; leave one of the two out", other)
 		}

@@ -88,20 +88,57 @@ const PastFrames = 2
 // (B, 1, H, W, I) to (B, 1, H, W, O). The two frames before x are kept from call to
 // call, in the compute type: this frame takes over the memory of the older of them. Zeros
 // precede the first frame, so only the last frame of the
-// kernel has an effect there.
+// kernel has an effect there. A convolution to fewer channels keeps sums in place of frames.
 func (p *Program) CausalConv(name string, x spmd.Tensor) spmd.Tensor {
 	w := p.Weight(name + ".weight")
 	x = p.Compute(x)
 	if w.Shape[3] > 1 {
 		x = p.ZeroPadding(x)
 	}
+	if w.Shape[0] < w.Shape[1] {
+		return p.convKeepingSums(name, x, w)
+	}
 	if p.Graph.First {
 		p.KeepFirstFrame(name, x)
 		return p.ApplyConv(name, x, p.Slice(w, 2, PastFrames, PastFrames+1))
 	}
-	seen := p.Concat(1, p.Value(Port(name, -2)), p.Value(Port(name, -1)), x)
-	p.Output(Port(name, 0), x, Port(name, -2))
-	return p.ApplyConv(name, seen, w)
+	oldest := p.Value(Port(name, -2))
+	y := p.ApplyConv(name, p.Concat(1, oldest, p.Value(Port(name, -1)), x), w)
+	p.Output(Port(name, 0), p.ReplaceAfter(y, oldest, x), Port(name, -2))
+	return y
+}
+
+// convKeepingSums is CausalConv for a kernel with fewer outputs than inputs. What the kernel makes
+// of this frame for the next one, added to what it made of the frame before, and what it makes for
+// the one after are kept, because they are smaller than frames. The sums are those of CausalConv, in
+// its order.
+func (p *Program) convKeepingSums(name string, x, w spmd.Tensor) spmd.Tensor {
+	rows, cols := w.Shape[3]/2, w.Shape[4]/2
+	apply := func(place int) spmd.Tensor { // the kernel's place along time
+		return p.Conv(x, p.Slice(w, 2, place, place+1), [][2]int{{}, {rows, rows}, {cols, cols}}, dtype.F32)
+	}
+	next, after := name+".next", name+".after"
+	y := apply(PastFrames)
+	if p.Graph.Layout.Frames > 1 {
+		forNext, forAfter := apply(PastFrames-1), apply(PastFrames-2)
+		for _, kept := range []struct {
+			name string
+			x    *spmd.Tensor
+		}{{next, &forNext}, {after, &forAfter}} {
+			*kept.x = p.Reduced(*kept.x, "sums that are kept are whole")
+			p.Keep(Port(kept.name, -1), *kept.x)
+			p.Keep(Port(kept.name, 0), *kept.x)
+		}
+		takes := func(string) string { return "" }
+		if !p.Graph.First {
+			y = p.Add(p.Value(Port(next, -1)), y)
+			forNext = p.Add(p.Value(Port(after, -1)), forNext)
+			takes = func(kept string) string { return Port(kept, -1) }
+		}
+		p.Output(Port(next, 0), forNext, takes(next))
+		p.Output(Port(after, 0), forAfter, takes(after))
+	}
+	return p.Add(y, p.Weight(name+".bias"))
 }
 
 // KeepFirstFrame keeps the first frame that a convolution reads, and zeros in the place of the

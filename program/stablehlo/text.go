@@ -343,8 +343,14 @@ func (e *emitter) emitCustomCall(c *instrText) {
 		layouts[i] = layout(a)
 	}
 	config := "backend_config = " + quoteString(c.Kernel.Config())
-	if c.Kernel.Typed {
+	switch { // version 4 of the call is the typed one, whose configuration is a dictionary
+	case c.Kernel.Typed:
 		config = "api_version = 4 : i32, backend_config = {" + c.Kernel.Config() + "}"
+	case c.Kernel.Foreign:
+		config = fmt.Sprintf("api_version = 4 : i32, backend_config = {%s = %s}", program.ForeignConfig, quoteString(c.Kernel.Config()))
+	}
+	if c.Kernel.InPlace {
+		config += ", output_operand_aliases = [#stablehlo.output_operand_alias<output_tuple_indices = [], operand_index = 0, operand_tuple_indices = []>]"
 	}
 	e.writeLine("%s = stablehlo.%s @%s(%s) {%s, operand_layouts = [%s], result_layouts = [%s]} : %s",
 		c.name, c.hlo, c.Kernel.Call, c.joinedArgs(), config, strings.Join(layouts, ", "), layout(c.Out[0]), c.signature)

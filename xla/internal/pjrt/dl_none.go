@@ -13,3 +13,6 @@ func openTable(string) (unsafe.Pointer, error) { return nil, ErrUnavailable }
 func callFunction(uintptr, unsafe.Pointer) unsafe.Pointer { panic("pjrt: call without a plugin") }
 func callDeleter(uintptr, unsafe.Pointer)                 { panic("pjrt: call without a plugin") }
 func readyCallback() uintptr                              { panic("pjrt: callback without a plugin") }
+func foreignCallback(func(*callFrame) unsafe.Pointer) uintptr {
+	panic("pjrt: callback without a plugin")
+}

@@ -50,3 +50,8 @@ func callDeleter(fn uintptr, p unsafe.Pointer) { purego.SyscallN(fn, uintptr(p))
 var readyCallback = sync.OnceValue(func() uintptr {
 	return purego.NewCallback(func(err unsafe.Pointer, handle uintptr) { onReady(err, handle) })
 })
+
+// foreignCallback makes a C function of a handler of foreign calls, for RegisterForeign.
+func foreignCallback(do func(*callFrame) unsafe.Pointer) uintptr {
+	return purego.NewCallback(func(frame *callFrame) uintptr { return uintptr(do(frame)) })
+}
