@@ -84,11 +84,12 @@ func (e *Experts) Sample(ctx context.Context, text, negative *tensor.Tensor, o S
 
 // Denoise is Model.Denoise with the expert of each step's timestep.
 func (e *Experts) Denoise(text, negative *tensor.Tensor, o SampleOptions) (*Denoising, error) {
-	o, err := o.onBestMesh(e.High, e.Settings)
+	settings := o.SettingsWithLoRA(e.Settings)
+	o, err := o.onBestMesh(e.High, settings)
 	if err != nil {
 		return nil, err
 	}
 	d := newLoopDevices(o.Options, true)
 	experts := []denoise.Expert{{Name: "high noise", Model: e.High.Model, Devices: d.of(e.High)}, {Name: "low noise", Model: e.Low.Model, Devices: d.of(e.Low)}}
-	return newDenoising(d, experts, e.Settings, text, negative, o)
+	return newDenoising(d, experts, settings, text, negative, o)
 }

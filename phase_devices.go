@@ -127,7 +127,7 @@ func (d *PhaseDevices) placed(p pipeline.Placement) Options {
 	case o.Offload.Policy == request.OffloadKeep: // layers of the denoiser
 		o.Offload = request.Offload{Policy: request.OffloadAll}
 	}
-	o.FSDP, o.Micro, o.Layers, o.SplitResidual, o.TextLen, o.TokenTimes, o.Batch = nil, 0, 0, false, 0, false, 0
+	o.LoRA, o.FSDP, o.Micro, o.Layers, o.SplitResidual, o.TextLen, o.TokenTimes, o.Batch = nil, nil, 0, 0, false, 0, false, 0
 	return o
 }
 

@@ -13,6 +13,7 @@ import (
 	"weft/fault"
 	"weft/graph"
 	"weft/internal/hostmemory"
+	"weft/lora"
 	"weft/mesh"
 	"weft/models"
 	"weft/nonfinite"
@@ -59,20 +60,21 @@ type Options struct {
 // Run is a model on a mesh whose split is checked, whose programs are compiled and
 // whose weights are loaded: it is ready to run steps.
 type Run struct {
-	model   *Model
-	req     models.Request
-	g       *graph.Graph
-	eng     engine.Engine
-	ownsEng bool
-	s       *session.Session
-	opt     Options
-	micro   int
-	lanes   []string                    // one a microbatch
-	inputs  []map[string]*tensor.Tensor // of the graph, by lane
-	seconds float64                     // fastest step so far, 0 before the first
-	first   float64
-	odd     nonfinite.Checker
-	frames  FrameSource // of the one input that comes by frames, nil without one
+	model    *Model
+	req      models.Request
+	g        *graph.Graph
+	eng      engine.Engine
+	ownsEng  bool
+	s        *session.Session
+	adapters *lora.Set // merged into the weights; nil for none
+	opt      Options
+	micro    int
+	lanes    []string                    // one a microbatch
+	inputs   []map[string]*tensor.Tensor // of the graph, by lane
+	seconds  float64                     // fastest step so far, 0 before the first
+	first    float64
+	odd      nonfinite.Checker
+	frames   FrameSource // of the one input that comes by frames, nil without one
 	// offloadAsked is the policy that was asked for; opt has the one that was taken.
 	offloadAsked string
 	notes        []string
@@ -110,22 +112,22 @@ func (m *Model) applyOptions(req models.Request, o Options) (on *mesh.Mesh, out 
 	if req, err = o.OfInputs(m.Model, req); err != nil {
 		return nil, req, 0, err
 	}
-	whole := req
+	whole, adapters := req, m.checkAdapters(o)
 	if out, micro, err = microbatchRequest(whole, on, o); err != nil {
-		return on, out, micro, models.AdviseNumber(err, func(n int) bool {
+		return on, out, micro, fault.Join(models.AdviseNumber(err, func(n int) bool {
 			other := o
 			other.Micro = n
 			r, _, err := microbatchRequest(whole, on, other)
 			return err == nil && m.Check(on, r) == nil
-		})
+		}), adapters)
 	}
-	return on, out, micro, models.Advise(m.Check(on, out), on, 0, func(candidate *mesh.Mesh) error {
+	return on, out, micro, fault.Join(models.Advise(m.Check(on, out), on, 0, func(candidate *mesh.Mesh) error {
 		r, _, err := microbatchRequest(whole, candidate, o)
 		if err == nil {
 			err = m.Check(candidate, r)
 		}
 		return err
-	})
+	}), adapters)
 }
 
 // microbatchRequest returns the request of one of the microbatches that flow through a
@@ -207,6 +209,13 @@ func (m *Model) prepareRun(ctx context.Context, req models.Request, o Options, e
 		return nil, err
 	}
 	r.s.KeepLeavers(stay && o.again)
+	if r.adapters, err = m.openAdapters(ctx, o); err != nil {
+		r.Close()
+		return nil, err
+	}
+	if r.adapters != nil {
+		r.s.AddWhileLoading(r.adapters.Addend)
+	}
 	if err := r.s.LoadOffloaded(ctx, m.Checkpoint, m.Stored, r.opt.Offloading(), o.Progress); err != nil {
 		r.Close()
 		return nil, err
@@ -245,6 +254,7 @@ func (r *Run) Close() {
 	if r.s != nil {
 		r.s.Close()
 	}
+	r.adapters.Close()
 	if r.ownsEng && r.eng != nil {
 		r.eng.Close()
 	}
@@ -385,6 +395,8 @@ type Report struct {
 	// Microbatches and Spans are there with a pipeline: when each stage worked on which.
 	Microbatches int            `json:"microbatches,omitempty"`
 	Spans        []session.Span `json:"spans,omitempty"`
+	// LoRA says what was merged into the weights.
+	LoRA []lora.Report `json:"lora,omitempty"`
 	// Attention is the form each attention takes, and why.
 	Attention []graph.Choice `json:"attention"`
 	// Offload says which weights were streamed or left the devices.
@@ -412,6 +424,9 @@ func (r *Run) Report() Report {
 	if n := r.eng.Info().Note; n != "" {
 		notes = append(notes, n)
 	}
+	for _, a := range r.adapters.Reports() {
+		notes = append(notes, a.String())
+	}
 	micro := 0
 	if r.g.Stages() > 1 {
 		micro = r.micro
@@ -430,7 +445,7 @@ func (r *Run) Report() Report {
 		off.WaitSeconds -= r.before.streamed.WaitSeconds
 		l.BytesRead += off.BytesRead
 	}
-	return Report{Offload: off, Microbatches: micro, Spans: r.s.Spans(), Engine: r.eng.Info(), Mesh: r.g.Mesh.String(), DType: r.req.DType.String(),
+	return Report{Offload: off, LoRA: r.adapters.Reports(), Microbatches: micro, Spans: r.s.Spans(), Engine: r.eng.Info(), Mesh: r.g.Mesh.String(), DType: r.req.DType.String(),
 		Seconds: r.seconds, FirstSeconds: r.first, CompileSeconds: r.s.CompileSeconds() - r.before.compileSeconds, LoadSeconds: l.Seconds,
 		BytesRead: l.BytesRead, PeakRSS: hostmemory.PeakResident(), Resident: l.MaxResident(), ResidentAll: l.ResidentBytes,
 		Collectives: r.s.Collectives(false), RequestTraffic: r.s.Collectives(true),

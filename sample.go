@@ -67,13 +67,14 @@ func (m *Model) Sample(ctx context.Context, text, negative *tensor.Tensor, o Sam
 // Denoise prepares what Sample does, for a caller that takes the steps itself. Everything
 // that is asked for is checked here, before any weight is read.
 func (m *Model) Denoise(text, negative *tensor.Tensor, o SampleOptions) (*Denoising, error) {
-	o, err := o.onBestMesh(m, m.Settings)
+	settings := o.SettingsWithLoRA(m.Settings)
+	o, err := o.onBestMesh(m, settings)
 	if err != nil {
 		return nil, err
 	}
 	d := newLoopDevices(o.Options, false)
 	e := denoise.Expert{Model: m.Model, Devices: d.of(m), Second: m.IsSecondExpert()}
-	return newDenoising(d, []denoise.Expert{e}, m.Settings, text, negative, o)
+	return newDenoising(d, []denoise.Expert{e}, settings, text, negative, o)
 }
 
 // Denoising is a denoising loop with the devices that it runs on. Close frees them.

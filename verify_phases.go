@@ -120,7 +120,7 @@ func (m *Model) verifyPhase(ctx context.Context, phase string, latent []int, o V
 	}
 	o.Batch = cmp.Or(o.Batch, 2)
 	o.Width, o.Height, o.Frames, o.Latent = 0, 0, 0, nil
-	o.FSDP, o.Micro, o.SplitResidual, o.TokenTimes = nil, 0, false, false
+	o.LoRA, o.FSDP, o.Micro, o.SplitResidual, o.TokenTimes = nil, nil, 0, false, false
 	if m.Features().Decoder != nil {
 		o.TextLen, o.Layers, o.DType = 0, 0, phases.AutoencoderType
 	} else if phase == phases.Image {

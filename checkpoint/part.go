@@ -18,6 +18,17 @@ type Part struct {
 	As dtype.DType
 	// Dst takes the block, row-major, and has exactly its size.
 	Dst []byte
+	// Add, where set, is added to the elements before they are rounded to As.
+	Add Addend
+}
+
+// Addend is what is added to a tensor's elements as they are read. Several goroutines may call
+// it at once. Parts of one tensor that have the same addend must have the same value in Add, so
+// that devices that want the same share one reading.
+type Addend interface {
+	// AddTo adds to values what belongs to as many elements of the tensor, row-major, from the
+	// one with index at on.
+	AddTo(values []float32, at int64) error
 }
 
 // dimRanges checks the ranges of p and gives those of each dim, nil for a whole dim.

@@ -37,6 +37,7 @@ type target struct {
 	to      int64       // bytes of an element in dsts
 	scatter *scatter    // nil where the order of the file is that of dsts
 	rows    *rowScales  // of an fp8 tensor with a scale for each row, or nil
+	add     Addend      // to the elements; nil adds nothing
 }
 
 // rowScales holds the scales of an fp8 tensor that has one for each row.
@@ -46,19 +47,23 @@ type rowScales struct {
 	from     dtype.DType
 }
 
-// convertAt converts the bytes src, which begin at pos in the tensor. Each row is
-// converted with its own scale.
+// convertAt converts the bytes src, which begin at pos in the tensor, to the target's type, or to
+// f32 where something is added. Each row is converted with its own scale.
 func (t *target) convertAt(dst, src []byte, pos int64) error {
 	if t.rows == nil {
 		return t.convert(dst, src)
 	}
+	as, to := t.as, t.to
+	if t.add != nil {
+		as, to = dtype.F32, int64(dtype.F32.Size())
+	}
 	for len(src) > 0 {
 		row := pos / t.rows.rowBytes
 		n := min(int64(len(src)), (row+1)*t.rows.rowBytes-pos)
-		if err := fp8Converter(t.rows.from, t.as, t.rows.scales[row])(dst[:t.localOffset(n)], src[:n]); err != nil {
+		if err := fp8Converter(t.rows.from, as, t.rows.scales[row])(dst[:n/t.from*to], src[:n]); err != nil {
 			return err
 		}
-		dst, src, pos = dst[t.localOffset(n):], src[n:], pos+n
+		dst, src, pos = dst[n/t.from*to:], src[n:], pos+n
 	}
 	return nil
 }
@@ -69,6 +74,9 @@ func (t *target) localOffset(n int64) int64 { return n / t.from * t.to }
 // key identifies the target among those of one tensor.
 func (t *target) key() string {
 	key := t.sel.key() + t.as.String()
+	if t.add != nil {
+		key += fmt.Sprintf("+%p", t.add)
+	}
 	if t.scatter != nil {
 		key += fmt.Sprint(*t.scatter)
 	}
@@ -179,6 +187,9 @@ func (c *Checkpoint) newTarget(r *record, p *Part) (*target, error) {
 	if len(scales) > 1 {
 		t.rows = &rowScales{scales, int64(r.Shape[1]) * t.from, r.DType}
 	}
+	if p.Add != nil {
+		return t, t.addWhileReading(r, p, scales[0])
+	}
 	t.convert, err = chooseConverter(p.Name, r.DType, to, scales[0])
 	return t, err
 }
@@ -213,7 +224,7 @@ func (j *job) chooseReadMethod() {
 	for i, t := range j.targets {
 		runs += t.sel.countRuns()
 		j.bytes += t.sel.bytes
-		if t.convert != nil || t.scatter != nil || t.sel.bytes/t.sel.countRuns() < directRun {
+		if t.convert != nil || t.add != nil || t.scatter != nil || t.sel.bytes/t.sel.countRuns() < directRun {
 			j.direct = false
 		}
 		for _, other := range j.targets[:i] {

@@ -35,6 +35,7 @@ type worker struct {
 	reading *reading
 	buf     []byte
 	tmp     []byte // a converted piece, before it is scattered
+	sums    sums   // of elements and what is added to them
 	pieces  []piece
 	heads   []int // the first and last piece of each target
 	tails   []int
@@ -174,6 +175,15 @@ func (w *worker) placePiece(p *piece, src []byte) error {
 		return w.scatterPiece(p, src)
 	}
 	lo, hi := t.localOffset(p.local), t.localOffset(p.local+p.n)
+	if t.add != nil {
+		if err := w.sums.convertAndAdd(t, t.dsts[0][lo:hi], src, p.pos); err != nil {
+			return err
+		}
+		for _, dst := range t.dsts[1:] {
+			copy(dst[lo:hi], t.dsts[0][lo:hi])
+		}
+		return nil
+	}
 	if t.convert == nil {
 		for _, dst := range t.dsts {
 			copy(dst[lo:hi], src)

@@ -84,6 +84,9 @@ func (l *Loop) requestSum() string {
 		fmt.Fprintf(h, "model %q\n", e.Model.Name())
 	}
 	fmt.Fprintf(h, "seed %d\nlatents %v\ntext %d %v\nfps %v\nguidance %v\nswitch %v\n", l.o.Seed, l.shape, l.req.Text, l.req.Masked, l.req.FPS, l.guidance, l.switchAt)
+	if names := l.o.LoRANames(); names != "" {
+		fmt.Fprintf(h, "lora %q\n", names)
+	}
 	settings := l.settings.Taken()
 	for _, name := range models.SettingNames {
 		if v, ok := settings[name]; ok {

@@ -33,6 +33,22 @@ func (m *Match) IsSecondExpert() bool {
 	return slices.ContainsFunc(expertFolders, func(names [2]string) bool { return filepath.Base(m.dir) == names[1] })
 }
 
+// ExpertName is which of two experts the model is, models.HighNoise or models.LowNoise, by the
+// folder that it lies in; "" for a model that is no expert.
+func (m *Match) ExpertName() string {
+	for _, names := range expertFolders {
+		switch filepath.Base(m.dir) {
+		case names[0]:
+			if isDir(filepath.Join(filepath.Dir(m.dir), names[1])) {
+				return models.HighNoise
+			}
+		case names[1]:
+			return models.LowNoise
+		}
+	}
+	return ""
+}
+
 // CheckExperts checks that both experts of a folder are models of one family and shape,
 // and returns the settings of their release, whose name is as in Identify.
 func CheckExperts(high, low *Match, path, release string) (models.Settings, error) {

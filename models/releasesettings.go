@@ -64,6 +64,11 @@ func (s Settings) Over(said Said) Settings {
 	return s
 }
 
+// Has reports whether a source of that name is among those of the settings.
+func (s Settings) Has(from string) bool {
+	return slices.ContainsFunc(s.sources, func(said Said) bool { return said.From == from })
+}
+
 // Without returns the settings without one, which a run does not use.
 func (s Settings) Without(name string) Settings {
 	s.sources = slices.Clone(s.sources)

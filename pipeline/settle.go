@@ -96,14 +96,20 @@ func (s *settled) decide(ctx context.Context, d Devices) error {
 	}
 	maps.Copy(s.settings, s.mixed)
 	s.settings["fps"] = s.fps
+	if len(s.o.LoRA) > 0 {
+		s.settings["lora"] = models.Setting{Value: s.o.LoRANames(), From: models.FromFlag}
+	}
 	s.settings["prompt"] = models.Setting{Value: s.o.Prompt, From: models.FromFlag}
 	return s.checkVideo(ctx)
 }
 
+// releaseSettings are those of the release, as it is run with the adapters that are asked for.
+func (s *settled) releaseSettings() models.Settings { return s.o.SettingsWithLoRA(s.p.Settings) }
+
 // settleSize takes the release's size where none is asked for. from is its source then.
 func (s *settled) settleSize() (size, from string) {
 	if s.o.Width == 0 && s.o.Height == 0 {
-		v, _ := s.p.Settings.Get("size")
+		v, _ := s.releaseSettings().Get("size")
 		_, _ = fmt.Sscanf(v.Text(), "%dx%d", &s.o.Width, &s.o.Height)
 		from = v.From
 		if im := s.images.first; im != nil {
@@ -115,8 +121,8 @@ func (s *settled) settleSize() (size, from string) {
 		}
 	}
 	size = fmt.Sprintf("%dx%d", s.o.Width, s.o.Height)
-	s.o.Frames = cmp.Or(s.o.Frames, s.p.Settings.ForSize(size).Count("frames"))
-	s.rows = cmp.Or(s.o.TextLen, s.p.Settings.Count("text_len"))
+	s.o.Frames = cmp.Or(s.o.Frames, s.releaseSettings().ForSize(size).Count("frames"))
+	s.rows = cmp.Or(s.o.TextLen, s.releaseSettings().Count("text_len"))
 	s.width, s.height = s.o.Width, s.o.Height
 	return size, from
 }
@@ -145,14 +151,14 @@ func (s *settled) settleLatents() error {
 	}
 	s.latent = latent
 	errs.Add(s.checkDecodedFrames())
-	fps, _ := s.p.Settings.Get("fps")
+	fps, _ := s.releaseSettings().Get("fps")
 	if s.fps = fps; s.o.FPS != 0 {
 		s.fps = models.Setting{Value: s.o.FPS, From: models.FromFlag}
-		if own := s.p.Settings.Number("fps"); own != s.o.FPS {
+		if own := s.releaseSettings().Number("fps"); own != s.o.FPS {
 			s.notes = append(s.notes, fmt.Sprintf("%g frames a second are asked for: %s was trained for %g (%s), so movements are %.2g times as fast",
 				s.o.FPS, s.p.Name(), own, fps.From, s.o.FPS/own))
 		}
-		if s.p.Settings.Text("time") == "" {
+		if s.releaseSettings().Text("time") == "" {
 			s.o.FPS = 0 // the file's rate alone: the model's positions are no seconds
 		}
 	}
@@ -241,7 +247,7 @@ func (s *settled) settlePrompts() error {
 
 // settleNegative makes ids of the negative prompt: the one that is asked for, or the release's.
 func (s *settled) settleNegative() error {
-	text := s.p.Settings.Negative()
+	text := s.releaseSettings().Negative()
 	if s.o.Negative != nil {
 		text = models.Setting{Value: *s.o.Negative, From: models.FromFlag}
 	}
@@ -296,7 +302,7 @@ func (s *settled) newLoop(d Devices, f features, onlyCheck bool) (*denoise.Loop,
 	if kept != nil {
 		kept.Mixed = s.mix.frame
 	}
-	loop, err := denoise.New(experts, s.p.Settings, f["context"], f["negative"], denoise.Options{
+	loop, err := denoise.New(experts, s.releaseSettings(), f["context"], f["negative"], denoise.Options{
 		Request: s.o.Request, Noise: s.noise, Draws: s.draws, FirstDraw: s.firstDraw(), Conditions: given, Kept: kept, AllowNonFinite: s.o.AllowNonFinite, OnlyCheck: onlyCheck,
 	})
 	return loop, den, err

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"weft/internal/jsontext"
 	"weft/internal/userfile"
 	"weft/pipeline/conditions"
+	"weft/request"
 	"weft/tensor"
 )
 
@@ -203,11 +205,36 @@ func (g *generation) listAsked() (map[string]string, error) {
 			out[name] = v.Text()
 		}
 	}
+	if len(g.o.LoRA) > 0 {
+		sum, err := sumOfAdapters(g.o.LoRA)
+		if err != nil {
+			return nil, err
+		}
+		out["lora"] += " " + sum
+	}
 	sums, err := g.p.partSums()
 	for part, sum := range sums {
 		out["the "+string(part)] = sum
 	}
 	return out, err
+}
+
+// sumOfAdapters is a hash of adapters' files. Two adapters of one kind differ in nothing but their
+// values, so that these are read.
+func sumOfAdapters(list []request.LoRA) (string, error) {
+	h := sha256.New()
+	for _, l := range list {
+		f, _, err := userfile.Open(l.Path)
+		if err != nil {
+			return "", err
+		}
+		_, err = io.Copy(h, f)
+		_ = f.Close()
+		if err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // sumOfDraws is a hash of the draws that are given.

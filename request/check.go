@@ -70,7 +70,7 @@ func (r Request) checkEach() error {
 			l.Add(refuse(ErrOptions, c.flag, fmt.Sprint(c.n), c.format, c.n))
 		}
 	}
-	return fault.Join(l.Err(), r.checkOffload(), r.checkFinite())
+	return fault.Join(l.Err(), r.checkOffload(), r.checkLoRAs(), r.checkFinite())
 }
 
 // checkTypes reports types that are not those of a computation or of weights.

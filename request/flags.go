@@ -47,6 +47,7 @@ var flags = []flag{
 	number("micro", "", func(r *Request) *int { return &r.Micro }),
 	{name: "offload", kind: "string", read: readOffload, text: offloadText},
 	{name: "offload-depth", kind: "int", read: readOffloadDepth, text: offloadDepthText},
+	{name: "lora", kind: "string", read: readLoRAs, text: func(r *Request) string { return Adapters(r.LoRA) }},
 	number("layers", "", func(r *Request) *int { return &r.Layers }),
 	number("text-len", "", func(r *Request) *int { return &r.TextLen }),
 	{name: "vae-dtype", kind: "string", read: typeReader("vae-dtype", func(r *Request) *dtype.DType { return &r.AutoencoderType }, dtype.BF16, dtype.F32),

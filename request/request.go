@@ -36,6 +36,7 @@
 //	Micro             --micro             runs                      as small as dp allows
 //	Offload           --offload           all                       none; plan, and a mesh of auto: what fits
 //	OffloadDepth      --offload-depth     all                       1
+//	LoRA              --lora              plan, runs                none
 //	CFG               --cfg               plan, aot, sample         the release's
 //	Steps             --steps             plan, sample              sample: the release's
 //	Sampler, Shift, IntegerTimesteps, Guidance, Boundary            the release's
@@ -114,6 +115,9 @@ type Request struct {
 	// read ahead, nil for DefaultOffloadDepth.
 	Offload      Offload
 	OffloadDepth *int
+
+	// LoRA are adapters that are merged into the denoiser's weights as they load.
+	LoRA []LoRA
 
 	// AutoencoderType is the type that the autoencoder of a video computes in, dtype.F32 or
 	// dtype.BF16. Tiles are the sizes of the tiles that it decodes pictures in; nil decodes them

@@ -65,6 +65,8 @@ func draw(t *rapid.T) request.Request {
 		r.Tiles, r.AutoencoderType = nil, dtype.Invalid
 		r.As = "vidax" // weft's own program keeps them in the compute type
 		r.On.All = false
+	} else {
+		r.LoRA = rapid.SampledFrom([][]request.LoRA{nil, {{Path: "a.safetensors", Scale: 1}}, {{Path: `b,c\\d:x`, Scale: -0.25, Expert: "high"}, {Path: "e:1", Scale: 2}}}).Draw(t, "lora")
 	}
 	for _, s := range []struct {
 		name string
@@ -99,6 +101,22 @@ func TestTextIsReadAgain(t *testing.T) {
 	})
 }
 
+// Whatever a file is called, its name is read again, alone and among others.
+func TestNamesOfAdaptersAreReadAgain(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var want []request.LoRA
+		for i := range rapid.IntRange(1, 3).Draw(t, "files") {
+			l := request.LoRA{Path: fmt.Sprint(i) + rapid.String().Draw(t, "path"), Scale: rapid.Float64Range(-9, 9).Draw(t, "scale")}
+			l.Expert = rapid.SampledFrom([]string{"", "high", "low"}).Draw(t, "expert")
+			want = append(want, l)
+		}
+		r, err := request.ParseFlags("--lora", request.Adapters(want))
+		if err != nil || !reflect.DeepEqual(r.LoRA, want) {
+			t.Fatalf("%q: %v\n got %+v\nwant %+v", request.Adapters(want), err, r.LoRA, want)
+		}
+	})
+}
+
 // Every field has a flag, so that no text forgets one; settings come with the model.
 func TestEveryFieldHasAFlag(t *testing.T) {
 	said := map[string]bool{}
@@ -108,7 +126,7 @@ func TestEveryFieldHasAFlag(t *testing.T) {
 	for _, c := range []string{"--size 2x3", "--frames 5", "--fps 2", "--batch 2", "--text-len 2", "--dtype bf16", "--weights f32 --dtype f32", "--attention blocked", "--layers 2",
 		"--token-times",
 		"--split-residual", "--strict", "--as vidax", "--on v4-8", "--mesh tp=2", "--fsdp sp", "--micro 2", "--cfg none", "--steps 2", "--sampler ltx", "--shift 2", "--integer-timesteps",
-		"--guidance 2", "--offload all", "--offload-depth 0", "--boundary 0.5", "--seed 2", "--vae-dtype bf16", "--tile 16x24,8x16"} {
+		"--guidance 2", "--offload all", "--offload-depth 0", "--lora a.safetensors:0.5", "--boundary 0.5", "--seed 2", "--vae-dtype bf16", "--tile 16x24,8x16"} {
 		r := reflect.ValueOf(request.Must(c))
 		for i := range r.NumField() {
 			if !r.Field(i).IsZero() {
@@ -130,6 +148,11 @@ func TestRefusals(t *testing.T) {
 		kinds []error
 		says  []string
 	}{
+		{"--lora :0.5", []error{request.ErrSyntax}, []string{"names no file"}},
+		{"--lora high=", []error{request.ErrSyntax}, []string{"names no file"}},
+		{"--lora a,b:2,a:3", []error{request.ErrOptions}, []string{"lora a is given twice"}},
+		{"--lora high=a,a", []error{request.ErrOptions}, []string{"lora a is given twice"}},
+		{"--lora a --as vidax", []error{request.ErrOptions}, []string{"peer", "merges no adapters"}},
 		{"--size big", []error{models.ErrSize}, []string{`size "big": want WIDTHxHEIGHT`}},
 		{"--tile 256", []error{models.ErrSize}, []string{`tiles "256": want "release"`}},
 		{"--tile 16x16,8x8 --as vidax", []error{request.ErrOptions}, []string{"peer", "tile"}},

@@ -40,13 +40,14 @@ func (r Request) WithRelease(m models.Model) Request {
 	return r
 }
 
-// modelSettings gives the request's settings, or where it has none, the model's.
+// modelSettings gives the request's settings, or where it has none, the model's, with those of its
+// adapters.
 func (r Request) modelSettings(m models.Model) models.Settings {
 	s := r.Settings
 	if s.Release.Name == "" {
 		_, s, _ = models.SettingsOf(m, models.ReleaseQuery{}) // without a folder or a name nothing can be wrong
 	}
-	return s
+	return r.SettingsWithLoRA(s)
 }
 
 // OfVideo gives the step that a model builds for a video of these sizes, without a target,

@@ -45,7 +45,7 @@ func (s *Session) Load(ctx context.Context, c *checkpoint.Checkpoint, stored fun
 // calls that read them.
 func (s *Session) LoadOffloaded(ctx context.Context, c *checkpoint.Checkpoint, stored func(string) string, o graph.Offload, progress Progress) error {
 	s.stopStreams()
-	s.placed, s.source = s.g.Place(o), weightSource{c, stored}
+	s.placed, s.source = s.g.Place(o), weightSource{c, stored, s.addend}
 	s.waiting = s.placed.AnyLeaves && !s.keepLeavers
 	held, err := s.g.WeightMemory(o)
 	if err != nil {
@@ -124,6 +124,24 @@ func (s *Session) loadWeights(ctx context.Context, progress Progress, which func
 type weightSource struct {
 	checkpoint *checkpoint.Checkpoint
 	stored     func(string) string // the checkpoint's name of an official one
+	addend     AddendOf            // nil adds nothing
+}
+
+// AddendOf gives what is added to the elements of a weight, by its official name, as they are
+// read; nil for nothing. row is the weight's row that row 0 of the stored tensor would be: 0, but
+// for a tensor that is one of several that the weight stacks, where it may be less than 0 too.
+type AddendOf func(weight string, row int) checkpoint.Addend
+
+// AddWhileLoading has something added to weights whenever they are read. It is called before
+// they are loaded.
+func (s *Session) AddWhileLoading(of AddendOf) { s.addend = of }
+
+// addendOf is what is added to a tensor of the checkpoint that has rows of a weight.
+func (c weightSource) addendOf(weight string, row int) checkpoint.Addend {
+	if c.addend == nil {
+		return nil
+	}
+	return c.addend(weight, row)
 }
 
 // weightShards says how the devices of a mesh hold a weight: its distinct shards, and which of
@@ -187,9 +205,9 @@ func (h *weightShards) byPosition(blocks []*engine.Block) []*engine.Block {
 func (c weightSource) partsOf(h *weightShards, shard int, dst []byte) []checkpoint.Part {
 	f := h.shards[shard]
 	if _, whole := c.checkpoint.Lookup(c.stored(h.w.Name)); !whole && len(h.w.Pieces) > 0 {
-		return partsOfPieces(h.w, c.stored, f.slices, f.runs, dst)
+		return c.partsOfPieces(h.w, f.slices, f.runs, dst)
 	}
-	return []checkpoint.Part{{Name: c.stored(h.w.Name), As: h.w.DType, Dst: dst, Slices: f.slices, Runs: f.runs}}
+	return []checkpoint.Part{{Name: c.stored(h.w.Name), As: h.w.DType, Dst: dst, Slices: f.slices, Runs: f.runs, Add: c.addendOf(h.w.Name, 0)}}
 }
 
 // fileRuns are the ranges of every dim of a weight that a device holds, if the weight stacks
@@ -214,7 +232,7 @@ func fileRuns(w graph.Weight, on *mesh.Mesh, pos int) ([][][2]int, error) {
 // partsOfPieces lists the parts to read for a device's shard of a weight that stacks
 // matrices along dim 0, from a checkpoint that keeps these matrices apart. Each range of
 // rows is cut at the borders of the matrices, and the parts fill dst one after another.
-func partsOfPieces(w graph.Weight, stored func(string) string, slices [][2]int, runs [][][2]int, dst []byte) []checkpoint.Part {
+func (c weightSource) partsOfPieces(w graph.Weight, slices [][2]int, runs [][][2]int, dst []byte) []checkpoint.Part {
 	stretches := slices[:1]
 	if len(runs) > 0 && len(runs[0]) > 0 {
 		stretches = runs[0]
@@ -233,7 +251,7 @@ func partsOfPieces(w graph.Weight, stored func(string) string, slices [][2]int, 
 		for _, p := range w.Pieces {
 			lo, hi := max(s[0], first), min(s[1], first+p.Rows)
 			if lo < hi {
-				part := checkpoint.Part{Name: stored(p.Name), As: w.DType, Dst: dst[:(hi-lo)*row]}
+				part := checkpoint.Part{Name: c.stored(p.Name), As: w.DType, Dst: dst[:(hi-lo)*row], Add: c.addendOf(w.Name, first-p.Row)}
 				part.Slices = append([][2]int{{p.Row + lo - first, p.Row + hi - first}}, slices[1:]...)
 				if len(runs) > 0 {
 					part.Runs = append([][][2]int{{part.Slices[0]}}, runs[1:]...)

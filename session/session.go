@@ -46,6 +46,7 @@ type Session struct {
 	homes       map[string]*mesh.Mesh // the meshes that hold weights and inputs
 	placed      graph.Placement       // of the weights
 	source      weightSource          // which they were loaded from
+	addend      AddendOf              // to the weights as they are read
 	left        bool                  // the weights that only a request needs are gone
 	keepLeavers bool                  // these weights shall not go
 	waiting     bool                  // the weights that follow these have not come yet

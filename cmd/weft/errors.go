@@ -15,6 +15,7 @@ import (
 	"weft/fault"
 	"weft/internal/jsondoc"
 	"weft/internal/printable"
+	"weft/lora"
 	"weft/mesh"
 	"weft/models"
 	"weft/picture"
@@ -52,6 +53,7 @@ var wrongUse = []error{
 	strategy.ErrDegree, strategy.ErrFill, strategy.ErrDegreesSyntax, strategy.ErrNotDivisible, strategy.ErrTensor, strategy.ErrNoDim,
 	strategy.ErrSplit, strategy.ErrNoLayers, strategy.ErrEmptyStage, strategy.ErrCosts, strategy.ErrSchedule,
 	plan.ErrOptions, plan.ErrFigure, plan.ErrNoPlan, plan.ErrPrices, plan.ErrPeer, aot.ErrOptions, aot.ErrSlice, aot.ErrMismatch, aot.ErrPlatform,
+	lora.ErrKeys, lora.ErrOtherModel, lora.ErrShape, lora.ErrAlpha, lora.ErrForm,
 	picture.ErrFit, conditions.ErrImage, conditions.ErrPart,
 	pipeline.ErrTruncated, pipeline.ErrMissingPart, pipeline.ErrWrongPart, pipeline.ErrState,
 	video.ErrEnding, video.ErrCodec, video.ErrSize, video.ErrNoFFmpeg, video.ErrRate,

@@ -85,6 +85,7 @@ device's part of the weights is read straight into place.`,
 	}
 	f.addFlags(c)
 	f.addMesh(c, oneDevice)
+	f.addLoRA(c)
 	pathFlag(c, &compiled, "compiled", "folder of programs that weft compile made: loaded in place of compiling; the mesh, type and layers are theirs")
 	pathFlag(c, &inputs, "inputs", "safetensors file with the step's inputs")
 	out.addFlags(c)

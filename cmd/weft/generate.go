@@ -158,6 +158,7 @@ and engine; it is not torch's, whose latents --noise takes.`,
 	}
 	f.addFlags(c)
 	f.addMesh(c, "how devices are arranged for the denoising: dp=1,tp=4,sp=1; auto is one device. The other phases share the same devices in their own way")
+	f.addLoRA(c)
 	f.addParts(c, true, true)
 	f.addText(c)
 	pathFlag(c, &prompts, "prompts", "a file of prompts, one video each: a line is a prompt, or in .jsonl a JSON string or an object with prompt, negative, seed")

@@ -105,6 +105,7 @@ func TestStatesAreOfARequest(t *testing.T) {
 		{[]string{"--resume", "--seed", "5", "--guidance", "2", "--size", "48x32"}, []string{"seed", "guidance", "size", "48x32"}},
 		{[]string{"--resume", "--negative", "ugly"}, []string{"negative prompt", "ugly"}},
 		{[]string{"--resume", "--dtype", "bf16"}, []string{"dtype", "bf16"}},
+		{[]string{"--resume", "--lora", writeLoRA(t, "style.safetensors", 48) + ":2"}, []string{"lora", "style.safetensors:2"}},
 		{[]string{"--resume", "--model", pipelinesDir + "wan22_ti2v_5b"}, []string{"the transformer", "the autoencoder"}},
 	} {
 		code, stdout, _ := weftRun(t, append(slices.Clone(same), c.flags...)...)

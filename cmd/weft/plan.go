@@ -8,9 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft"
 	"weft/fault"
 	"weft/internal/hostmemory"
 	"weft/internal/userfile"
+	"weft/lora"
 	"weft/models"
 	"weft/plan"
 	"weft/request"
@@ -80,6 +82,7 @@ efficiencies: they rank splits and are no promise.`,
 	})
 	f.addMesh(c, "plan this split alone: dp=1,tp=4,sp=1; auto lists all, the best first")
 	f.add(c, "weights", "", "type weights are kept in on the devices: bf16, f32 or fp8; default what runs")
+	f.addLoRA(c)
 	f.add(c, "as", "", "plan another program than weft's: vidax")
 	f.add(c, "steps", "", "steps of a video, for what runs once a video and for its price")
 	pathFlag(c, &f.prices, "prices", "a JSON `FILE` of what a chip costs an hour")
@@ -140,6 +143,10 @@ func (f *planFlags) runPlan(ctx context.Context, a *app) error {
 		return err
 	}
 	o.Settings = settings
+	adapters, err := weft.Adapters(ctx, m, r, settings)
+	if err != nil {
+		return err
+	}
 	if f.explain != "" {
 		return f.explainPlan(ctx, a, m, o)
 	}
@@ -147,7 +154,10 @@ func (f *planFlags) runPlan(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	doc := planDoc{Document: plan.Document{Result: res}}
+	doc := planDoc{Document: plan.Document{Result: res}, LoRA: adapters}
+	for _, r := range adapters {
+		res.Notes = append(res.Notes, r.String()+", which takes no memory of the devices and no time of a step")
+	}
 	if f.measured && len(res.Plans) > 0 {
 		if doc.Measured, err = measureBestPlan(ctx, a, m, o, res); err != nil {
 			return err
@@ -181,6 +191,7 @@ func (f *planFlags) runPlan(ctx context.Context, a *app) error {
 type planDoc struct {
 	plan.Document
 	Measured *planMeasured `json:"measured,omitempty"`
+	LoRA     []lora.Report `json:"lora,omitempty"`
 }
 
 // thisMachine returns the memory and the cores of this machine, which plans for cpu:N

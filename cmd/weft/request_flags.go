@@ -64,6 +64,9 @@ type requestFlag struct {
 
 // Set takes the flag's text.
 func (f *requestFlag) Set(text string) error {
+	if before := f.to[f.name]; before != "" && f.name == loraFlag { // it may be given again
+		text = before + "," + text
+	}
 	f.to[f.name] = text
 	return nil
 }
@@ -78,6 +81,15 @@ func (f *requestFlag) String() string {
 
 // Type is what help calls the value.
 func (f *requestFlag) Type() string { return request.KindOf(f.name) }
+
+// loraFlag is the one flag of a request that may be given again.
+const loraFlag = "lora"
+
+// addLoRA adds --lora.
+func (f *requestFlags) addLoRA(c *cobra.Command) {
+	f.add(c, loraFlag, "", "an adapter's FILE, or FILE:SCALE, merged into the denoiser's weights as they load; may be given again; high=FILE or low=FILE for one of two experts; "+
+		`a comma in a name is written \,`)
+}
 
 // addVideo adds the flags of a video's sizes.
 func (f *requestFlags) addVideo(c *cobra.Command, size, frames string) {

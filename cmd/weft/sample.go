@@ -110,6 +110,7 @@ configuration are told apart by the folder or its name, or by --release.`,
 	}
 	f.addFlags(c)
 	f.addMesh(c, oneDevice)
+	f.addLoRA(c)
 	pathFlag(c, &contextFile, "context", "safetensors file with the prompt's embedding, tensor \"context\", or its token ids, \"ids\", where the model reads these")
 	pathFlag(c, &negative, "negative", "the same for the negative prompt")
 	pathFlag(c, &noise, "noise", "safetensors file with latents to start from, tensor \"latents\"")

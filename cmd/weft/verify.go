@@ -69,6 +69,7 @@ form, on one device. No TPU has run weft yet: do this before anything else there
 		}),
 	}
 	f.addFlags(c)
+	f.addLoRA(c)
 	fl := c.Flags()
 	fl.StringArrayVar(&meshes, "mesh", nil, "a mesh to try, e.g. tp=2,sp=2; may be given again (default: every legal one)")
 	f.addVideo(c, "video size, e.g. 128x96; a small odd grid by default", "video frames with --size")
