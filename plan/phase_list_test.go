@@ -77,6 +77,22 @@ func TestPhasesOfVideos(t *testing.T) {
 	}
 }
 
+// Two experts share the steps of a release that has them: each begins once, and a device holds one
+// at a time.
+func TestExpertsShareTheSteps(t *testing.T) {
+	denoise := func(model string) PhasePlan {
+		p := bestPlan(t, model, "--size 480x832 --frames 9 --dtype bf16 --on v4-8 --mesh tp=4 --steps 40")
+		return p.Phases[slices.IndexFunc(p.Phases, func(ph PhasePlan) bool { return ph.Name == phases.Denoise })]
+	}
+	one, two := denoise("wan2.1-t2v-14b"), denoise("wan2.2-t2v-a14b")
+	if one.Experts != 0 || one.Beginnings != 1 || two.Experts != 2 || two.Beginnings != 2 || two.Steps != 40 {
+		t.Errorf("%d experts that begin %d times, %d that begin %d times", one.Experts, one.Beginnings, two.Experts, two.Beginnings)
+	}
+	if *one.HBMBytesPerDevice != *two.HBMBytesPerDevice || *two.Seconds <= *one.Seconds {
+		t.Errorf("one model: %d bytes, %v s; two: %d bytes, %v s", *one.HBMBytesPerDevice, *one.Seconds, *two.HBMBytesPerDevice, *two.Seconds)
+	}
+}
+
 // A phase's figures are those of its own graph, which is built here as it runs: bytes of weights
 // by the graph, and seconds of at least the contractions at the chip's peak rate.
 func TestPhaseFiguresAreItsGraphs(t *testing.T) {
