@@ -38,9 +38,9 @@ type PhaseRun struct {
 
 // CompilePhases compiles the programs of the phases beside denoising as well, each on its own
 // mesh of the slice that o.On names, and adds all phases to the report of the step, which
-// Compile has made with the same options. It keeps no executables. Errors: those of Compile
-// and of plan.Search.
-func (c *Compilation) CompilePhases(ctx context.Context, o Options) error {
+// Compile has made with the same options. Where phases are named, only these are compiled. It
+// keeps no executables. Errors: those of Compile and of plan.Search.
+func (c *Compilation) CompilePhases(ctx context.Context, o Options, only ...string) error {
 	runs, err := phases.Of(c.Step.Model, o.Request)
 	if err != nil {
 		return err
@@ -54,6 +54,8 @@ func (c *Compilation) CompilePhases(ctx context.Context, o Options) error {
 		r := PhaseRun{Model: run.Name, Programs: []Program{}, Notes: []string{}}
 		if run.Phase == phases.Denoise {
 			r.fill(&c.Report)
+		} else if len(only) > 0 && !slices.Contains(only, run.Phase) {
+			r.Notes = append(r.Notes, "not compiled: "+run.Phase+" is not asked for")
 		} else if err := r.compile(ctx, run, c.Step, o); err != nil {
 			return err
 		}

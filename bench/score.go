@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weft/aot"
+	"weft/fault"
 	"weft/models"
 	"weft/plan"
 	"weft/request"
@@ -94,7 +95,9 @@ type planScore struct {
 	Date     string       `json:"date"`
 	Hardware hardware     `json:"hardware"`
 	AOT      []bytesScore `json:"aot"`
+	Phases   []phaseScore `json:"phases"`
 	Peer     peerScore    `json:"peer"`
+	Videos   []videoScore `json:"videos"`
 }
 
 // score holds plan against the TPU compiler, and plan --as vidax against what
@@ -102,8 +105,11 @@ type planScore struct {
 func score(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("score", flag.ExitOnError)
 	reuse := fs.String("reuse", "", "take the compiler's figures of an earlier score's `FILE`.json for the configurations it has; plan's are always made anew")
-	limit := fs.Int("limit", len(scoredAOT()), "compile no more than `N` configurations")
+	limit := fs.Int("limit", len(scoredAOT()), "compile no more than `N` configurations; 0 compiles nothing, phases neither")
+	only := fs.String("only", "", "compile phases only of videos whose model and slice have this `TEXT`")
+	parts := fs.String("parts", strings.Join(scoreParts, ","), "what is scored, by commas; the rest is as --reuse has it")
 	out := fs.String("out", filepath.Join("bench", "results"), "where the report goes")
+	page := fs.String("page", scorePage, "the page of the documents that is written too once all is scored; \"\" for none")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -118,14 +124,46 @@ func score(ctx context.Context, args []string) error {
 			return fmt.Errorf("%s: %w", *reuse, err)
 		}
 	}
-	compiled := 0
+	s.AOT, s.Phases, s.Peer, s.Videos = before.AOT, before.Phases, before.Peer, before.Videos
+	save := func() error { return s.save(*out) } // a compilation is long; what is done stays
+	for _, part := range split(*parts) {
+		var err error
+		switch part {
+		case "steps":
+			err = s.scoreSteps(ctx, *limit, save)
+		case "phases":
+			err = s.scorePhases(ctx, *only, *limit, save)
+		case "peer":
+			s.Peer, err = scorePeer()
+		case "videos":
+			s.Videos, err = scoreVideos(ctx)
+		default:
+			err = fault.New(ErrUsage, nil, "no part %q; there are %s", part, strings.Join(scoreParts, ", "))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := s.save(*out); err != nil || *page == "" {
+		return err
+	}
+	return os.WriteFile(*page, []byte(s.page()), 0o644)
+}
+
+// scoreParts are what score holds plan against.
+var scoreParts = []string{"steps", "phases", "peer", "videos"}
+
+// scoreSteps scores the configurations of Wan2.1's step, and compiles those that the score has not.
+func (s *planScore) scoreSteps(ctx context.Context, limit int, save func() error) error {
+	before, compiled := s.AOT, 0
+	s.AOT = nil
 	for _, c := range scoredAOT() {
 		b := bytesScore{scored: c}
-		i := slices.IndexFunc(before.AOT, func(b bytesScore) bool { return b.scored == c })
+		i := slices.IndexFunc(before, func(b bytesScore) bool { return b.scored == c })
 		switch {
 		case i >= 0:
-			b = before.AOT[i]
-		case compiled < *limit:
+			b = before[i]
+		case compiled < limit:
 			compiled++
 			if err := b.compile(ctx); err != nil {
 				return fmt.Errorf("%v: %w", c, err)
@@ -138,15 +176,22 @@ func score(ctx context.Context, args []string) error {
 		}
 		fmt.Fprintf(os.Stderr, "%s %s %d frames %s %s: total %+.1f %%, without weights %+.1f %%\n", c.Model, c.Size, c.Frames, c.On, c.Mesh, 100*b.total(), 100*b.rest())
 		s.AOT = append(s.AOT, b)
-		if err := s.save(*out); err != nil { // a compilation is long; what is done stays
+		if err := save(); err != nil {
 			return err
 		}
 	}
-	var err error
-	if s.Peer, err = scorePeer(); err != nil {
-		return err
-	}
-	return s.save(*out)
+	return nil
+}
+
+// scorePage is the page of the documents that has the newest score.
+var scorePage = filepath.Join("docs", "plan-score.md")
+
+// page is the score as a page of the documents.
+func (s planScore) page() string {
+	intro := "How `weft plan` agrees with a compiler and with what others measured, in one page. It is made by `go run ./bench score`, which writes\n" +
+		"it from the result of its date in `bench/results`; how the figures of the time model are got is in `plan/README.md`.\n"
+	title, rest, _ := strings.Cut(s.markdown(), "\n\n")
+	return title + "\n\n" + intro + "\n" + rest
 }
 
 func (b *bytesScore) options() (models.Model, request.Request, error) {
@@ -265,6 +310,8 @@ func (s planScore) markdown() string {
 	if len(s.AOT) > 0 {
 		say("\n%s", strings.Join(strings.Fields(s.AOT[0].Compiler), " "))
 	}
+	s.markdownPhases(say)
 	s.Peer.markdown(say)
+	s.markdownVideos(say)
 	return b.String()
 }

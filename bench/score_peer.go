@@ -22,12 +22,12 @@ type peerScore struct {
 
 type peerRowScore struct {
 	peer.Row
-	Family       string      `json:"family"`
-	Runs         bool        `json:"runs"` // weft has the model: the row counts
-	Seconds      float64     `json:"predicted_step_seconds"`
-	Work         peer.Work   `json:"work"`
-	NaiveSeconds float64     `json:"naive_step_seconds"`
-	Memory       peer.Memory `json:"memory"`
+	Family       string         `json:"family"`
+	Runs         bool           `json:"runs"` // weft has the model: the row counts
+	Seconds      float64        `json:"predicted_step_seconds"`
+	Published    peer.Published `json:"published"`
+	NaiveSeconds float64        `json:"naive_step_seconds"`
+	Memory       peer.Memory    `json:"memory"`
 }
 
 type peerStatementScore struct {
@@ -39,6 +39,9 @@ type peerStatementScore struct {
 }
 
 func (r peerRowScore) err() float64 { return r.Seconds/r.StepSeconds - 1 }
+
+// memoryErr is the relative error of the peak memory.
+func (r peerRowScore) memoryErr() float64 { return float64(r.Memory.PeakBytes)/(r.PeakGB*1e9) - 1 }
 
 func scorePeer() (peerScore, error) {
 	s := peerScore{On: "v4-8", Calibrations: map[string]peer.Calibration{}}
@@ -57,10 +60,10 @@ func scorePeer() (peerScore, error) {
 			}
 			s.Calibrations[r.Family] = cal
 		}
-		if r.Work, err = row.Work(on); err != nil {
+		if r.Published, err = row.Published(on); err != nil {
 			return s, err
 		}
-		r.Seconds = cal.Seconds(r.Work)
+		r.Seconds = cal.PublishedSeconds(r.Published)
 		if r.NaiveSeconds, err = row.Naive(on); err != nil {
 			return s, err
 		}
@@ -98,7 +101,7 @@ func judge(st peer.Statement, on topology.Slice) (peerStatementScore, error) {
 	fits := m.PeakBytes <= on.HBMUsableBytes
 	j.PlanFits = &fits
 	switch {
-	case m.WorkingBytes < 0:
+	case m.Working.Step < 0:
 		j.Verdict = "weights alone: weft has no program of it yet"
 	case st.Fits != nil && fits == *st.Fits:
 		j.Verdict = "right"
@@ -165,69 +168,65 @@ func (s peerScore) markdown(say func(string, ...any)) {
 		return
 	}
 	say("\n## `--as vidax`, beside vidax's published rows\n")
-	say("32 rows on a %s. A step is predicted from the peer's own parameter tree and its attention's blocks; each family's calibration is", s.On)
-	say("the one that leaves the least relative errors over the rows of the *other* families (`peer.Calibrate`). Rows whose time is mostly the decoder's")
-	say("calibrate nothing, and count like any other. It is no blind test: the form of the prediction (with or without a term for the decoder, by pixels or by")
-	say("multiplications; which rows the decoder dominates; squares or absolute values as the loss, of which the second is used) was settled with these errors")
-	say("in view, and the list of rows that the decoder dominates rests in part on how far they are off.\n")
+	say("32 rows on a %s. A published time a step is what vidax's harness makes of a run: all calls but the first of each compiled function, over the steps. So it", s.On)
+	say("has one step less than the video; of a decoder the calls that its script compiles, which CogVideoX, LTX and Cosmos3 have none of; and compilations of")
+	say("functions that are called with other shapes later: parts of HunyuanVideo's decoders for tiles of four sizes, second programs of causal decoders, and the")
+	say("step itself where its latents lie on the mesh only after the first call. Steps are predicted from the peer's own parameter tree and its attention's")
+	say("blocks. Each family's factors are those with the least relative errors over the rows of the *other* families (`peer.Calibrate`); the seconds of decoding,")
+	say("of f32 weights from the host and of compiling a layer or a program come from other published figures (`rates_from` in `internal/peer/data/vidax.json`).")
+	say("It is no blind test: which parts a published time has was read in the peer's scripts with these errors in view.\n")
 	for _, part := range []struct {
 		name string
 		in   func(peerRowScore) bool
 	}{
-		{"families that weft runs", func(r peerRowScore) bool { return r.Runs }},
-		{"the same without rows that the decoder dominates", func(r peerRowScore) bool { return r.Runs && r.DecodeDominates == "" }},
 		{"all rows", func(peerRowScore) bool { return true }},
+		{"the same without rows that nothing is calibrated with", func(r peerRowScore) bool { return r.NotCalibrated == "" }},
 	} {
 		var rows []peerRowScore
-		var errs, predicted, naive, measured []float64
+		var errs, memory, predicted, naive, measured []float64
 		for _, r := range s.Rows {
 			if part.in(r) {
 				rows = append(rows, r)
-				errs, predicted = append(errs, r.err()), append(predicted, r.Seconds)
+				errs, memory, predicted = append(errs, r.err()), append(memory, r.memoryErr()), append(predicted, r.Seconds)
 				naive, measured = append(naive, r.NaiveSeconds), append(measured, r.StepSeconds)
 			}
 		}
 		m, w := middle(errs)
+		mm, mw := middle(memory)
 		right, all, wrong := pairs(rows)
-		say("- %s, %d rows: step time median error %.0f %%, worst %.0f %%; %d of %d pairs of a family in the right order; rank correlation %.3f, of the naive estimate %.3f",
-			part.name, len(rows), 100*m, 100*w, right, all, spearman(predicted, measured), spearman(naive, measured))
-		if part.name == "families that weft runs" {
+		say("- %s, %d rows: step time median error %.0f %%, worst %.0f %%; %d of %d pairs of a family in the right order; rank correlation %.3f, of the naive estimate %.3f; peak memory median error %.0f %%, worst %.0f %%",
+			part.name, len(rows), 100*m, 100*w, right, all, spearman(predicted, measured), spearman(naive, measured), 100*mm, 100*mw)
+		if part.name == "all rows" {
 			for _, p := range wrong {
 				say("  - in the wrong order: %s", p)
 			}
 		}
 	}
 	say("\nThe naive estimate is tokens times parameters plus attention's FLOPs, over the chips' peak rate.\n")
-	say("| family | row | weft runs it | measured, s | predicted, s | error | naive, s | measured peak, GB | resident, GB | with the step, GB |\n|---|---|---|---|---|---|---|---|---|---|")
+	say("| family | row | measured, s | predicted, s | error | naive, s | measured peak, GB | planned, GB | error | fullest in |\n|---|---|---|---|---|---|---|---|---|---|")
 	gb := func(n int64) string { return fmt.Sprintf("%.1f", float64(n)/1e9) }
 	for _, r := range s.Rows {
-		runs, step := "yes", gb(r.Memory.PeakBytes)
-		if !r.Runs {
-			runs = "no"
-		}
-		if r.Memory.WorkingBytes < 0 {
-			step = "not modelled"
-		}
-		say("| %s | %s | %s | %.2f | %.2f | %+.0f %% | %.2f | %.1f | %s | %s |", r.Family, r.Slug, runs, r.StepSeconds, r.Seconds, 100*r.err(), r.NaiveSeconds, r.PeakGB,
-			gb(max(r.Memory.PromptBytes, r.Memory.StepBytes)), step)
+		say("| %s | %s | %.2f | %.2f | %+.0f %% | %.2f | %.1f | %s | %+.0f %% | %s |", r.Family, r.Slug, r.StepSeconds, r.Seconds, 100*r.err(), r.NaiveSeconds, r.PeakGB,
+			gb(r.Memory.PeakBytes), 100*r.memoryErr(), r.Memory.Peak)
 	}
-	say("\nA measured peak is the process's high-water mark and has the decoder's and the text encoder's activations in it, which the predictions have not:")
-	say("they are lower bounds.\n")
+	say("\nA measured peak is the process's high-water mark over five runs. A planned one is the fullest phase: what the scripts keep, and the activations of weft's")
+	say("programs on the same split, with what is known of the peer's own: decoders that compute all frames at once, attention that makes its scores whole, a")
+	say("modulation of every token that is made before it is cut, and frames that stay on every device.\n")
 	for _, r := range s.Rows {
-		if r.DecodeDominates != "" {
-			say("- %s: %s", r.Slug, r.DecodeDominates)
+		if r.NotCalibrated != "" {
+			say("- %s: %s", r.Slug, r.NotCalibrated)
 		}
 	}
 	say("\n### Published statements of what fits\n")
-	say("| statement | fits | plan, GiB | of | verdict |\n|---|---|---|---|---|")
+	say("| statement | fits | plan, GiB | of | fullest in | verdict |\n|---|---|---|---|---|---|")
 	for _, st := range s.Statements {
-		fits, gib := "not said", ""
+		fits, gib, in := "not said", "", ""
 		if st.Fits != nil {
 			fits = map[bool]string{true: "yes", false: "no"}[*st.Fits]
 		}
 		if st.Memory != nil {
-			gib = fmt.Sprintf("%.1f", float64(st.Memory.PeakBytes)/(1<<30))
+			gib, in = fmt.Sprintf("%.1f", float64(st.Memory.PeakBytes)/(1<<30)), st.Memory.Peak
 		}
-		say("| %s | %s | %s | %.2f | %s |", st.Text, fits, gib, st.LimitGiB, st.Verdict)
+		say("| %s | %s | %s | %.2f | %s | %s |", st.Text, fits, gib, st.LimitGiB, in, st.Verdict)
 	}
 }

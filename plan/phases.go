@@ -26,6 +26,9 @@ type PhasePlan struct {
 	// Beginnings is how often Seconds have what runs once a request: for each of two experts that
 	// share the steps.
 	Beginnings int `json:"beginnings,omitzero"`
+	// Experts is how many models share the steps by their noise, one on the devices at a time; 0 for
+	// one that runs them all.
+	Experts int `json:"experts,omitzero"`
 	// Breakdown is the memory of the run that takes most.
 	Breakdown Phase `json:"breakdown"`
 	// Runs are those of the models, one after another.
@@ -224,8 +227,8 @@ func (s *search) listPhases(p *Plan, on topology.Slice) error {
 		r, steps, begins := PhaseRun{Model: run.Name}, 0, 0
 		if run.Phase == phases.Denoise {
 			steps, begins = max(1, s.o.Steps), min(1, s.o.Steps)
-			if s.o.Settings.Number("boundary") > 0 && steps > 1 {
-				begins = 2
+			if steps > 1 {
+				begins = max(begins, s.experts(run))
 			}
 			r.Mesh, r.DType = p.Mesh, run.Request.DType.String()
 			seconds, once := p.RequestSeconds*float64(begins)+p.StepSeconds*float64(steps), p.Time
@@ -238,7 +241,7 @@ func (s *search) listPhases(p *Plan, on topology.Slice) error {
 		}
 		n := len(p.Phases)
 		if n == 0 || p.Phases[n-1].Name != run.Phase {
-			p.Phases = append(p.Phases, PhasePlan{Name: run.Phase, Steps: steps, Beginnings: begins, Runs: []PhaseRun{r}})
+			p.Phases = append(p.Phases, PhasePlan{Name: run.Phase, Steps: steps, Beginnings: begins, Experts: s.experts(run), Runs: []PhaseRun{r}})
 			continue
 		}
 		p.Phases[n-1].Runs = append(p.Phases[n-1].Runs, r)
@@ -247,6 +250,14 @@ func (s *search) listPhases(p *Plan, on topology.Slice) error {
 		p.Phases[i].addUp()
 	}
 	return nil
+}
+
+// experts is how many models share the steps of a run; 0 for a run of one.
+func (s *search) experts(run phases.Run) int {
+	if run.Phase == phases.Denoise && s.o.Settings.Number("boundary") > 0 {
+		return 2
+	}
+	return 0
 }
 
 // describeCompanion fills in what the run of a model beside the transformer takes, where it was

@@ -5,14 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	"weft/dtype"
 	"weft/internal/numbers"
 	"weft/internal/peer"
-	"weft/mesh"
-	"weft/models"
 	"weft/phases"
 	"weft/program/cost"
-	"weft/request"
 	"weft/topology"
 )
 
@@ -22,55 +18,12 @@ const AsVidax = "vidax"
 // ErrPeer: the peer does not run what is asked, or nothing is known of it.
 var ErrPeer = peer.ErrPeer
 
-// PeerMemory counts the bytes of a device that a run of the peer takes. Error: ErrPeer for an unknown model.
-func PeerMemory(r peer.Run) (peer.Memory, error) {
-	m, err := peer.ModelOf(r.Model)
-	if err != nil {
-		return peer.Memory{}, err
-	}
-	working, err := workingBytes(r, m.TokenTimes)
-	if err != nil {
-		return peer.Memory{}, err
-	}
-	return r.Memory(working)
-}
-
-// workingBytes gives the bytes that a step takes beside its weights, -1 where they are not
-// known. They are those of weft's own program on the same mesh with the residual stream
-// replicated, as the peer has it.
-func workingBytes(r peer.Run, tokenTimes bool) (int64, error) {
-	m, err := models.ByName(r.Model)
-	if err != nil {
-		return -1, nil // weft does not run it yet
-	}
-	o := Options{Request: request.Request{Width: r.Width, Height: r.Height, Frames: r.Frames, CFG: CFGBatch, DType: dtype.BF16}}
-	s, err := newSearch(m, o)
-	if err != nil {
-		return -1, err
-	}
-	sp := split{pp: 1, dp: r.DP, fsdp: 1, tp: r.TP, sp: r.SP}
-	on, err := mesh.Local(axesOf(sp)...)
-	if err != nil {
-		return -1, err
-	}
-	req := s.r
-	req.Batch, req.TokenTimes, req.Times = r.Passes, tokenTimes, 0
-	if err := m.Check(on, req); err != nil {
-		return -1, nil // weft has no program on this split
-	}
-	got, err := s.measureSplit(on, sp, req)
-	if err != nil {
-		return -1, err
-	}
-	return got.memory.TotalBytes - got.memory.WeightsBytes, nil
-}
-
 // searchPeer plans the peer's step on a slice: every split of its axes.
 func (s *search) searchPeer(ctx context.Context, on topology.Slice) (*Result, error) {
 	res := s.newResult(on.String())
 	res.As = AsVidax
 	res.Notes = []string{
-		"the peer's program and what its scripts keep resident; a text encoder's and the VAE's own activations are not modelled, nor what its compiler exchanges",
+		"the peer as its scripts run it: what they keep on the devices, in which type, and what they compute whole on every device; activations are those of weft's programs on the same split, and what the peer's compiler exchanges is not modelled",
 		"a step's matmuls, attention and offloading are calibrated on published rows of other families than this one (plan/data/efficiency.json)"}
 	m, err := peer.ModelOf(s.m.Name())
 	if err != nil {
@@ -88,6 +41,10 @@ func (s *search) searchPeer(ctx context.Context, on topology.Slice) (*Result, er
 		}
 		given = list[0]
 	}
+	runs, err := newPeerRuns(s.m.Name())
+	if err != nil {
+		return nil, err
+	}
 	passes := s.o.Batch * 2
 	for _, dp := range numbers.Divisors(on.Devices, on.Devices) {
 		for _, tp := range numbers.Divisors(on.Devices/dp, on.Devices) {
@@ -104,7 +61,7 @@ func (s *search) searchPeer(ctx context.Context, on topology.Slice) (*Result, er
 				res.Refuse = append(res.Refuse, newRefusal(on, sp, err))
 				continue
 			}
-			p, err := s.peerPlan(on, sp, r, cal)
+			p, err := s.peerPlan(on, sp, r, runs, cal)
 			if err != nil {
 				return nil, err
 			}
@@ -115,21 +72,53 @@ func (s *search) searchPeer(ctx context.Context, on topology.Slice) (*Result, er
 	return res, nil
 }
 
-// listPeerPhases fills in the phases of the peer: the weights of its text encoder, and its step.
-// How long it encodes, and what it needs to decode, is not modelled.
-func (s *search) listPeerPhases(p *Plan) {
-	names := s.m.Features().Generator.Companions
+// listPeerPhases fills in the phases of the peer. How long it encodes is not modelled.
+func (s *search) listPeerPhases(p *Plan, r peer.Run, mem peer.Memory) error {
+	decode, err := r.DecodeSeconds()
+	if err != nil {
+		return err
+	}
+	phase := func(name string, weights, beside int64) Phase {
+		if beside < 0 {
+			return Phase{}
+		}
+		return Phase{Memory: &Memory{WeightsBytes: weights, TempBytes: beside, TotalBytes: weights + beside, At: name}}
+	}
 	steps := max(1, s.o.Steps)
 	seconds := p.StepSeconds * float64(steps)
-	p.Phases = []PhasePlan{
-		{Name: phases.Text, HBMBytesPerDevice: &p.Breakdown.Text.TotalBytes, Breakdown: p.Breakdown.Text, Runs: []PhaseRun{{Model: names.Text, Mesh: p.Mesh, Breakdown: p.Breakdown.Text}}},
-		{Name: phases.Denoise, HBMBytesPerDevice: &p.Breakdown.DiT.TotalBytes, Breakdown: p.Breakdown.DiT, Seconds: &seconds, Steps: steps,
-			Runs: []PhaseRun{{Model: s.m.Name(), Mesh: p.Mesh, DType: s.o.DType.String(), Breakdown: p.Breakdown.DiT, Seconds: &seconds, Time: &p.Time}}},
-		{Name: phases.Decode, Runs: []PhaseRun{{Model: names.Decoder}}}}
+	const alone = "dp=1,tp=1,sp=1" // on every device the same
+	for _, run := range s.companions.list {
+		one := PhaseRun{Model: run.Name, Mesh: alone}
+		switch run.Phase {
+		case phases.Text:
+			one.Mesh, one.Breakdown = p.Mesh, phase(run.Phase, mem.PromptBytes, mem.Working.Text)
+			p.Breakdown.Text = one.Breakdown
+		case phases.Image:
+			one.Breakdown = phase(run.Phase, mem.PromptBytes, mem.Working.Image)
+		case phases.Denoise:
+			one.Mesh, one.DType, one.Breakdown, one.Seconds, one.Time = p.Mesh, s.o.DType.String(), p.Breakdown.DiT, &seconds, &p.Time
+		case phases.Decode:
+			one.Breakdown, one.Seconds = phase(run.Phase, mem.DecodeBytes, mem.Working.Decode), &decode
+			p.Breakdown.VAE = one.Breakdown
+		}
+		n := len(p.Phases)
+		if n == 0 || p.Phases[n-1].Name != run.Phase {
+			p.Phases = append(p.Phases, PhasePlan{Name: run.Phase, Breakdown: one.Breakdown, Seconds: one.Seconds})
+			n++
+		}
+		at := &p.Phases[n-1]
+		if at.Runs = append(at.Runs, one); run.Phase == phases.Denoise {
+			at.Steps = steps
+		}
+		if at.Breakdown.Memory != nil {
+			at.HBMBytesPerDevice = &at.Breakdown.TotalBytes
+		}
+	}
+	return nil
 }
 
-func (s *search) peerPlan(on topology.Slice, sp split, r peer.Run, cal peer.Calibration) (*Plan, error) {
-	mem, err := PeerMemory(r)
+func (s *search) peerPlan(on topology.Slice, sp split, r peer.Run, runs *peerRuns, cal peer.Calibration) (*Plan, error) {
+	mem, err := runs.memory(r)
 	if err != nil {
 		return nil, err
 	}
@@ -140,21 +129,22 @@ func (s *search) peerPlan(on topology.Slice, sp split, r peer.Run, cal peer.Cali
 	p := &Plan{Slice: on.String(), Mesh: sp.meshText(), FSDP: []string{}, Devices: on.Devices, split: sp,
 		CollectiveBytes: map[string]int64{}, RequestCollectiveBytes: map[string]int64{}, Collectives: []cost.Traffic{},
 		StepSeconds: cal.Seconds(work), Programs: []ProgramTime{}, Padding: []string{}, Notes: []string{}, CFGParallel: sp.dp%2 == 0}
-	p.Time = Time{MatmulSeconds: cal[0] * work[0], AttentionSeconds: cal[1]*work[1] + cal[2]*work[2], CollectiveSeconds: map[string]float64{}}
-	p.Breakdown.Text = Phase{Memory: &Memory{WeightsBytes: mem.PromptBytes, TotalBytes: mem.PromptBytes, At: "weights alone"}}
-	dit := Memory{WeightsBytes: mem.StepBytes, TempBytes: max(0, mem.WorkingBytes), At: "step"}
+	p.Time = Time{MatmulSeconds: cal[0] * work.Ideal[0], AttentionSeconds: cal[1]*work.Ideal[1] + cal[2]*work.Ideal[2], CollectiveSeconds: map[string]float64{},
+		TransferSeconds: cal[3]*work.Ideal[3] + work.Known}
+	dit := Memory{WeightsBytes: mem.StepBytes, TempBytes: max(0, mem.Working.Step), At: "step"}
 	dit.TotalBytes = dit.WeightsBytes + dit.TempBytes
 	p.Breakdown.DiT = Phase{Memory: &dit}
+	if err := s.listPeerPhases(p, r, mem); err != nil {
+		return nil, err
+	}
 	s.judgeMemory(p, on)
-	s.listPeerPhases(p)
-	if mem.WorkingBytes < 0 {
+	p.HBMBytesPerDevice = mem.PeakBytes // the image's phase is in no breakdown
+	p.Fits, p.OverBytes = Judge(p.HBMBytesPerDevice, p.HBMLimitBytes)
+	if mem.Working.Step < 0 {
 		p.Notes = append(p.Notes, "what the step takes beside its weights is not modelled: weft has no program of that split")
 	}
 	if p.Fits == TooBig {
 		p.Change = "no change of the peer's own is modelled"
-	}
-	if s.o.Steps > 0 {
-		p.Notes = append(p.Notes, fmt.Sprintf("%.2f s a step are the decoder's, spread over %d steps", cal[4]*work[4], s.o.Steps))
 	}
 	s.addCost(p, on)
 	return p, nil

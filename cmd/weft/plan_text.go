@@ -240,7 +240,7 @@ func phasesTable(say func(string, ...any), list []plan.PhasePlan) {
 			name = ""
 		}
 		if p.Steps > 1 {
-			say("  %40s", fmt.Sprintf("in %d steps", p.Steps))
+			say("  %40s", fmt.Sprintf("in %d steps%s", p.Steps, map[bool]string{true: ", of two experts"}[p.Experts > 0]))
 		}
 	}
 }

@@ -37,14 +37,44 @@ type Model struct {
 	Layers    int              `json:"layers"`
 	Params    map[string]int64 `json:"params"` // by the rows they multiply, and split or whole over tp
 	// WeightBytes is the script's default: of one weight of the transformer on the device.
-	WeightBytes    int     `json:"weight_bytes"`
-	Experts        int     `json:"experts"`
-	TokenTimes     bool    `json:"token_times"` // every token has a modulation of its own, text to video too
-	DecodeMACs     float64 `json:"decode_macs_per_pixel"`
-	EncodeMACs     float64 `json:"encode_macs_per_pixel"`
-	Resident       []Part  `json:"resident"`
-	SP             bool    `json:"sp"`
-	TPWithSP       bool    `json:"tp_with_sp"`
+	WeightBytes int     `json:"weight_bytes"`
+	Experts     int     `json:"experts"`
+	TokenTimes  bool    `json:"token_times"` // every token has a modulation of its own, text to video too
+	DecodeMACs  float64 `json:"decode_macs_per_pixel"`
+	EncodeMACs  float64 `json:"encode_macs_per_pixel"`
+	Resident    []Part  `json:"resident"`
+	// FreesBeforeDecode: the script drops the transformer before it decodes.
+	FreesBeforeDecode bool `json:"frees_before_decode"`
+	// DecodeTile is the tile that the decoder computes at a time, latent rows and columns; 0 for whole
+	// pictures.
+	DecodeTile [2]int `json:"decode_tile"`
+	// DecodeWidest is, of a decoder that computes all frames of its tile at once, how many channels
+	// its widest activation has for each pixel; 0 for one that computes frame by frame.
+	DecodeWidest int `json:"decode_widest"`
+	// KeptScores: attention adds a bias for padding, and so makes its scores whole, in f32.
+	KeptScores bool `json:"kept_scores"`
+	// OtherInBlocks is the share of the parameters that multiply one row or none which lie in the
+	// blocks, and come and go with them. Pools is in how many parts of their own kind the blocks
+	// are streamed; 0 is one.
+	OtherInBlocks float64 `json:"other_in_blocks"`
+	Pools         int     `json:"pools"`
+	// FusedBytes are those that the step's one program keeps for each token of the video, as
+	// published needs say; 0 where weft's own program stands for it.
+	FusedBytes float64 `json:"fused_bytes_per_token"`
+	// WholeBatch: dp splits the batch in attention alone.
+	WholeBatch bool `json:"whole_batch"`
+	// What published times a step have beside the steps. DecodeCounted: the calls of the
+	// autoencoder but the first, because they are compiled functions. LaterPrograms: how many whole
+	// programs of it are compiled after the first. LaterBlocks: how many programs of single blocks,
+	// of tiles of four sizes. StepAgain: the step is compiled again in its second call, because only
+	// then its latents lie on the mesh.
+	DecodeCounted bool `json:"decode_counted"`
+	LaterPrograms int  `json:"later_programs"`
+	LaterBlocks   int  `json:"later_blocks"`
+	StepAgain     bool `json:"step_again"`
+
+	SP             bool `json:"sp"`
+	TPWithSP       bool `json:"tp_with_sp"`
 	componentSizes map[string]componentSize
 }
 
@@ -80,6 +110,10 @@ type Run struct {
 	// OffloadBlocks is how many of the transformer's blocks lie on the devices at a time, fetched
 	// from the host for every step; 0 keeps all there.
 	OffloadBlocks int `json:"offload_blocks"`
+	// Decoder names another decoder than the usual one: "diffusion", of LTX-2.5.
+	Decoder string `json:"decoder,omitempty"`
+	// KeepsText: the script of the time did not drop the text encoders.
+	KeepsText bool `json:"keeps_text,omitempty"`
 }
 
 // Row is a published measurement.
@@ -88,10 +122,9 @@ type Row struct {
 	Run
 	StepSeconds float64 `json:"step_seconds"`
 	PeakGB      float64 `json:"peak_hbm_gb"`
-	// DecodeDominates says why the step's time is mostly not the transformer's; such a row
-	// is scored like any other, and nothing is calibrated with it.
-	DecodeDominates string `json:"decode_dominates"`
-	Source          string `json:"source"`
+	// NotCalibrated says why nothing is calibrated with the row, which is scored like any other.
+	NotCalibrated string `json:"not_calibrated"`
+	Source        string `json:"source"`
 }
 
 // Statement is a published fit or out-of-memory report.
@@ -108,6 +141,7 @@ type Statement struct {
 }
 
 type data struct {
+	Rates      Rates                    `json:"rates"`
 	Models     map[string]*Model        `json:"models"`
 	Components map[string]componentSize `json:"components"`
 	Rows       []Row                    `json:"rows"`
@@ -172,6 +206,46 @@ func (m *Model) Check(r Run) error {
 		add("vidax: a batch of %d does not divide by dp=%d", r.Passes, r.DP)
 	}
 	return l.Err()
+}
+
+// Part returns the part of a component that the script keeps; false where it keeps none.
+func (m *Model) Part(component string) (Part, bool) {
+	i := slices.IndexFunc(m.Resident, func(p Part) bool { return p.Component == component })
+	if i < 0 {
+		return Part{}, false
+	}
+	return m.Resident[i], true
+}
+
+// scoreBytes are those of attention's whole scores on a device, of one pass.
+func (m *Model) scoreBytes(r Run) int64 {
+	if !m.KeptScores {
+		return 0
+	}
+	tokens := int64(m.countTokens(r))
+	return int64(m.Heads/r.TP) * tokens * (tokens + int64(m.TextRows)) * 4
+}
+
+// modulationBytes are those of a modulation of every token in f32, six rows of the model's width:
+// it is made for all tokens before sp cuts it, so that the whole and the device's own part are
+// there together. 0 for a model whose tokens share one.
+func (m *Model) modulationBytes(r Run) int64 {
+	if !m.TokenTimes {
+		return 0
+	}
+	whole := int64(r.Passes/r.DP) * int64(m.countTokens(r)) * 6 * int64(m.Heads*m.HeadDim) * 4
+	return whole + whole/int64(r.SP)
+}
+
+// DecodeWidestBytes are those of the widest activation of a decoder that computes all frames of a
+// tile at once, three times: the convolution's operand, the same with its edges, and its result.
+// 0 for a decoder that computes frame by frame.
+func (m *Model) DecodeWidestBytes(r Run, elem int64) int64 {
+	h, w := r.Height, r.Width
+	if t := m.DecodeTile; t[0] > 0 {
+		h, w = min(h, t[0]*m.VAEStride[1]), min(w, t[1]*m.VAEStride[2])
+	}
+	return 3 * int64(m.DecodeWidest) * int64(h) * int64(w) * int64(r.Frames) * elem
 }
 
 // countTokens counts the patches of the video's latents: frames times rows times columns.

@@ -9,8 +9,12 @@ import (
 	"weft/topology"
 )
 
-// workTerms are the parts of vidax's step. Each has a factor that calibration finds.
-var workTerms = [5]string{"matmul", "flash", "dense", "offload", "vae"}
+// workTerms are the parts of vidax's published times that calibration finds a factor for: four of
+// a step, and the programs of a decoder's blocks, which are compiled while the clock runs.
+var workTerms = [5]string{"matmul", "flash", "dense", "offload", "block_program"}
+
+// stepTerms is how many of them are a step's own.
+const stepTerms = 4
 
 // flashCycles are the cycles that JAX's flash attention takes for one block of 128 queries
 // by 128 keys with its default block sizes, with which vidax calls it. They are read from
@@ -23,11 +27,37 @@ var flashCycles = map[string]float64{"v4": 527, "v5p": 686, "v5e": 975}
 // divided by it is the number of cores times their clock.
 const mxuFLOPs = 4 * 128 * 128 * 2
 
-// Work is vidax's step in seconds at the device's peak rates, by term:
-// contractions at the peak arithmetic rate; flash attention's blocks at the compiler's
-// cycles; the scores of dense attention written once; the offloaded weights at 1 GB/s;
-// and the decoder's multiplications, 10^12 a second, spread over the steps.
-type Work [len(workTerms)]float64
+// Rates that are read off other figures than a published step time. data/vidax.json says which.
+type Rates struct {
+	// DecodeSeconds are those of 10^12 multiplications of an autoencoder.
+	DecodeSeconds float64 `json:"decode_seconds_per_tera"`
+	// HostSeconds are those of a gigabyte of f32 weights that come from the host.
+	HostSeconds float64 `json:"f32_offload_seconds_per_gb"`
+	// ProgramSeconds are those of compiling one program of a causal autoencoder, LayerSeconds
+	// those of compiling one layer of a transformer within its step.
+	ProgramSeconds float64 `json:"program_seconds"`
+	LayerSeconds   float64 `json:"layer_seconds"`
+	// GroupOverlap is how much of a group of offloaded blocks is still there when the next one is.
+	GroupOverlap float64 `json:"group_overlap"`
+}
+
+// Work is a step of vidax: in Ideal the seconds at the device's peak rates, by term (contractions
+// at the peak arithmetic rate; flash attention's blocks at the compiler's cycles; the scores of
+// dense attention written once; bf16 weights that come from the host, at 1 GB/s), and in Known the
+// seconds that no calibration changes: f32 weights from the host.
+type Work struct {
+	Ideal [stepTerms]float64 `json:"ideal"`
+	Known float64            `json:"known"`
+}
+
+// Published is what a published time a step has of each term, and in Known of everything else. It
+// is the time of all calls but the first of each compiled function, over the steps: the first
+// calls are counted as compiling. So it has one step less, and the later compilations of a
+// function that is called with other shapes or placements.
+type Published struct {
+	Terms [len(workTerms)]float64 `json:"terms"`
+	Known float64                 `json:"known"`
+}
 
 // Work counts a step of vidax on a slice. Errors: ErrPeer for what is not known.
 func (r Run) Work(on topology.Slice) (Work, error) {
@@ -45,40 +75,123 @@ func (r Run) Work(on topology.Slice) (Work, error) {
 	if peak == 0 || hbm == 0 {
 		return w, fmt.Errorf("peer: no rates are known for %s", on)
 	}
+	w.Ideal[0] = 2 * m.rowsTimesWeights(r) / peak
 	s, tp, sp := float64(m.countTokens(r)), float64(r.TP), float64(r.SP)
 	text, image := float64(m.TextRows), float64(m.ImageRows)
-	batch := float64(r.Passes) / float64(r.DP)
-	p := func(key string) float64 { return float64(m.Params[key]) }
-	rows := s/sp*(p("visual_split")/tp+p("visual_whole")) + text*(p("text_split")/tp+p("text_whole")) +
-		(s/sp+text)*(p("both_split")/tp+p("both_whole")) + image*(p("image_split")/tp+p("image_whole"))
-	if m.TokenTimes {
-		rows += s / sp * (p("other_split")/tp + p("other_whole"))
-	}
-	w[0] = 2 * batch * rows / peak
-
-	heads := batch * float64(m.Heads) * float64(m.Layers) / tp / sp
+	heads := float64(r.Passes) / float64(r.DP) * float64(m.Heads) * float64(m.Layers) / tp / sp
 	blocks := func(n float64) float64 { return math.Ceil(n / 128) }
 	keys := s
 	if m.Joined {
 		keys += text
 	}
 	if m.Attention == "dense" {
-		w[2] = heads * s * keys * 4 / hbm
+		w.Ideal[2] = heads * s * keys * 4 / hbm
 	} else {
 		n := blocks(keys) * blocks(keys)
 		if !m.Joined {
 			n = blocks(s) * (blocks(s) + blocks(text) + blocks(image))
 		}
-		w[1] = heads * n * cycles * mxuFLOPs / peak
+		w.Ideal[1] = heads * n * cycles * mxuFLOPs / peak
 	}
-	if r.OffloadBlocks > 0 {
-		split, whole := m.countWeights()
-		w[3] = float64(r.weightBytes(m)) * (float64(split)/tp + float64(whole)) / 1e9
-	}
-	if r.Steps > 0 {
-		w[4] = float64(r.Width) * float64(r.Height) * float64(r.Frames) * (m.DecodeMACs + m.EncodeMACs) / 1e12 / float64(r.Steps)
+	if gb := m.streamedBytes(r) / 1e9; r.weightBytes(m) == 4 {
+		w.Known = gb * vidax().Rates.HostSeconds
+	} else {
+		w.Ideal[3] = gb
 	}
 	return w, nil
+}
+
+// rowsTimesWeights counts the multiplications of a device's contractions by weights. Where the
+// script leaves the batch to its compiler (WholeBatch), dp splits attention alone.
+func (m *Model) rowsTimesWeights(r Run) float64 {
+	s, tp, sp := float64(m.countTokens(r)), float64(r.TP), float64(r.SP)
+	text, image := float64(m.TextRows), float64(m.ImageRows)
+	p := func(key string) float64 { return float64(m.Params[key]) }
+	rows := s/sp*(p("visual_split")/tp+p("visual_whole")) + text*(p("text_split")/tp+p("text_whole")) +
+		(s/sp+text)*(p("both_split")/tp+p("both_whole")) + image*(p("image_split")/tp+p("image_whole"))
+	if m.TokenTimes {
+		rows += s / sp * (p("other_split")/tp + p("other_whole"))
+	}
+	batch := float64(r.Passes)
+	if !m.WholeBatch {
+		batch /= float64(r.DP)
+	}
+	return batch * rows
+}
+
+// streamedBytes are those that the host hands out in a step to all devices together, each weight
+// once. The first group of blocks does not count: it is on its way before the clock runs, as the
+// published sweep over sizes of groups shows.
+func (m *Model) streamedBytes(r Run) float64 {
+	if r.OffloadBlocks <= 0 {
+		return 0
+	}
+	split, whole := m.countWeights()
+	return float64(r.weightBytes(m)) * float64(split+whole) * (1 - float64(min(r.OffloadBlocks, m.Layers))/float64(m.Layers))
+}
+
+// DecodeSeconds is how long the autoencoder takes to decode a run's frames on one device, which is
+// how vidax decodes: every device computes the same.
+func (r Run) DecodeSeconds() (float64, error) {
+	m, err := ModelOf(r.Model)
+	if err != nil {
+		return 0, err
+	}
+	return r.pixels() * m.DecodeMACs / 1e12 * vidax().Rates.DecodeSeconds, nil
+}
+
+// EncodeSeconds is how long it takes to encode a video of as many frames; 0 where the script
+// encodes none, or a single frame.
+func (r Run) EncodeSeconds() (float64, error) {
+	m, err := ModelOf(r.Model)
+	if err != nil {
+		return 0, err
+	}
+	return r.pixels() * m.EncodeMACs / 1e12 * vidax().Rates.DecodeSeconds, nil
+}
+
+func (r Run) pixels() float64 { return float64(r.Width) * float64(r.Height) * float64(r.Frames) }
+
+// Published counts what the row's published time a step is made of.
+func (r Row) Published(on topology.Slice) (Published, error) {
+	var p Published
+	m, err := ModelOf(r.Model)
+	if err != nil {
+		return p, err
+	}
+	w, err := r.Work(on)
+	if err != nil {
+		return p, err
+	}
+	steps, rates := float64(r.Steps), vidax().Rates
+	for i, x := range w.Ideal {
+		p.Terms[i] = x * (steps - 1) / steps
+	}
+	p.Known = w.Known * (steps - 1)
+	p.Terms[4] = float64(m.LaterBlocks) / steps
+	p.Terms[2] += r.windowBytes() / on.Rates().HBMBytes / steps
+	if m.StepAgain {
+		p.Known += float64(m.Layers) * rates.LayerSeconds
+	}
+	if m.DecodeCounted {
+		calls := float64(1 + (r.Frames-1)/m.VAEStride[0]) // one for each frame of latents
+		p.Known += r.pixels() * (m.DecodeMACs + m.EncodeMACs) / 1e12 * rates.DecodeSeconds * (calls - 1) / calls
+		p.Known += float64(m.LaterPrograms) * rates.ProgramSeconds
+	}
+	p.Known /= steps
+	return p, nil
+}
+
+// windowBytes are those of the keys and values that LTX-2.5's diffusion decoder gathers for every
+// position: windows of 11 x 11 x 11 positions, in seven blocks after the first, of 256 channels
+// over tp in bf16. It works on patches of 4 x 4 pixels, and on frames in whole groups of eight.
+func (r Row) windowBytes() float64 {
+	if r.Decoder != "diffusion" {
+		return 0
+	}
+	frames := float64((r.Frames + 7) / 8 * 8)
+	positions := frames * float64(r.Height/4) * float64(r.Width/4)
+	return 7 * positions * (11 * 11 * 11) * float64(256/r.TP) * 2 * 2
 }
 
 // Naive is the estimate to beat: FLOPs of tokens times parameters and of attention, over
@@ -115,14 +228,27 @@ func (r Run) weightBytes(m *Model) int64 {
 	return int64(m.WeightBytes)
 }
 
-// Calibration has, for each term, the factor by which it takes longer than Work says.
+// ComputesInF32 says whether the transformer computes in f32: in the type of its weights.
+func (m *Model) ComputesInF32(r Run) bool { return r.weightBytes(m) == 4 }
+
+// Calibration has, for each term, the factor by which it takes longer than its ideal; for the
+// programs of a decoder's blocks, the seconds of one.
 type Calibration [len(workTerms)]float64
 
-// Seconds is the step's time by a calibration.
+// Seconds is a step's time by a calibration.
 func (c Calibration) Seconds(w Work) float64 {
-	t := 0.0
-	for i := range w {
-		t += c[i] * w[i]
+	t := w.Known
+	for i, x := range w.Ideal {
+		t += c[i] * x
+	}
+	return t
+}
+
+// PublishedSeconds is the published time a step by a calibration.
+func (c Calibration) PublishedSeconds(p Published) float64 {
+	t := p.Known
+	for i, x := range p.Terms {
+		t += c[i] * x
 	}
 	return t
 }
@@ -146,120 +272,4 @@ func (c *Calibration) UnmarshalJSON(b []byte) error {
 		c[i] = byName[name]
 	}
 	return nil
-}
-
-// Calibrate finds the calibration with the least relative errors over the published
-// rows of all families but one. The family left out is that of the models whose times are
-// predicted with it, so that no prediction is scored on its own data. Rows whose time is
-// mostly the decoder's are left out too.
-func Calibrate(but string, on topology.Slice) (Calibration, error) {
-	var rows []Work // over the measured time
-	for _, r := range Rows() {
-		m, err := ModelOf(r.Model)
-		if err != nil {
-			return Calibration{}, err
-		}
-		if m.Family == but || r.DecodeDominates != "" {
-			continue
-		}
-		w, err := r.Work(on)
-		if err != nil {
-			return Calibration{}, err
-		}
-		for i := range w {
-			w[i] /= r.StepSeconds
-		}
-		rows = append(rows, w)
-	}
-	// The least sum of absolute errors, by least squares with weights: one odd row
-	// then does not bend the rest.
-	weights := make([]float64, len(rows))
-	for i := range weights {
-		weights[i] = 1
-	}
-	var c Calibration
-	for range 100 {
-		weighted := make([]Work, len(rows))
-		for i, r := range rows {
-			for j := range r {
-				weighted[i][j] = r[j] * weights[i]
-			}
-		}
-		c = leastSquares(weighted, weights)
-		for i, r := range rows {
-			weights[i] = 1 / math.Sqrt(max(0.02, math.Abs(c.Seconds(r)-1)))
-		}
-	}
-	return c, nil
-}
-
-// leastSquares finds the c >= 0 with the least sum of (c.row - want)^2. It tries every
-// set of terms that are not 0, which are few.
-func leastSquares(rows []Work, want []float64) Calibration {
-	var best Calibration
-	least := math.Inf(1)
-	for set := 1; set < 1<<len(workTerms); set++ {
-		var terms []int
-		for i := range workTerms {
-			if set>>i&1 == 1 {
-				terms = append(terms, i)
-			}
-		}
-		c, ok := solveTerms(rows, want, terms)
-		if !ok {
-			continue
-		}
-		sum := 0.0
-		for i, r := range rows {
-			d := c.Seconds(r) - want[i]
-			sum += d * d
-		}
-		if sum < least-1e-12 {
-			least, best = sum, c
-		}
-	}
-	return best
-}
-
-// solveTerms solves the normal equations of some terms by elimination. It is false where
-// a solution is negative or not determined.
-func solveTerms(rows []Work, want []float64, terms []int) (c Calibration, ok bool) {
-	n := len(terms)
-	a := make([][]float64, n)
-	for i := range a {
-		a[i] = make([]float64, n+1)
-		for k, r := range rows {
-			for j := range terms {
-				a[i][j] += r[terms[i]] * r[terms[j]]
-			}
-			a[i][n] += r[terms[i]] * want[k]
-		}
-	}
-	for i := range n {
-		at := i
-		for k := i + 1; k < n; k++ {
-			if math.Abs(a[k][i]) > math.Abs(a[at][i]) {
-				at = k
-			}
-		}
-		a[i], a[at] = a[at], a[i]
-		if math.Abs(a[i][i]) < 1e-12 {
-			return c, false
-		}
-		for k := range n {
-			if k == i {
-				continue
-			}
-			f := a[k][i] / a[i][i]
-			for j := i; j <= n; j++ {
-				a[k][j] -= f * a[i][j]
-			}
-		}
-	}
-	for i, t := range terms {
-		if c[t] = a[i][n] / a[i][i]; c[t] < 0 {
-			return c, false
-		}
-	}
-	return c, true
 }
