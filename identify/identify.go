@@ -101,6 +101,23 @@ func withNearest(err, none error, mm models.Model, c *checkpoint.Checkpoint) err
 		"the tensors are nearer to those of %s, of whose %d it has %d: where they are that model's, give them its config.json", near.Nearest, near.Want, near.Have))
 }
 
+// IdentifyConfig matches an open checkpoint with the model of a configuration, whatever other
+// models lie in its files. Errors: those of models.Describe, and of tensors that are missing.
+func IdentifyConfig(c *checkpoint.Checkpoint, config []byte, where string) (*Match, error) {
+	mm, _, err := models.Describe(config, where)
+	if err != nil {
+		return nil, err
+	}
+	m, err := matchModel(mm, c)
+	if err != nil {
+		return nil, err
+	}
+	if m.dir = c.Path(); !isDir(m.dir) {
+		m.dir = filepath.Dir(m.dir)
+	}
+	return m, nil
+}
+
 // matchModel pairs a model's parameters with a checkpoint's tensors, and checks that
 // they agree.
 func matchModel(mm models.Model, c *checkpoint.Checkpoint) (*Match, error) {

@@ -62,6 +62,11 @@ type Features struct {
 	// does without the table.
 	TokenTable string
 
+	// ImageTower is, of a text encoder that reads images too, the configuration of the model that
+	// turns an image into rows of the token table's width; its weights are in the encoder's files.
+	// It is "" for others.
+	ImageTower string
+
 	// HiddenWidth is, of a text encoder whose output joins the hidden states of its layers, how
 	// many channels one of them has.
 	HiddenWidth int
@@ -82,6 +87,11 @@ type Generator struct {
 
 	// LatentShape is (channels, frames, height, width) for a video of the given pixels.
 	LatentShape func(width, height, frames int) ([]int, error)
+	// OnlySize is the width, the height and the number of frames of the only videos that the model
+	// makes; zeros for one that makes others too.
+	OnlySize [3]int
+	// Cuts says what of latents and of frames is cut off; nil where all are shown.
+	Cuts *Cuts
 	// FeedStep makes the inputs that change from step to step: latents x
 	// (batch, channels, frames, height, width) at timestep t.
 	FeedStep func(r Request, x *tensor.Tensor, t float64) (map[string]*tensor.Tensor, error)
@@ -170,7 +180,9 @@ type Decoder struct {
 // LatentStatistics are those of the latents that an autoencoder makes: the normalised ones, which
 // transformers read, are (latents - mean) Scale / std.
 type LatentStatistics struct {
-	Mean, Std string // the official names of the weights, one number a channel
+	// Mean and Std are the official names of the weights, one number a channel. Where both are
+	// empty, means are 0 and deviations 1.
+	Mean, Std string
 	Scale     float64
 }
 

@@ -260,13 +260,19 @@ func checkImageUse(l *findings, where string, g *Generator) {
 	for _, c := range []struct {
 		channels int
 		name     string
-	}{{u.LatentChannels, "y"}, {u.FeatureWidth, "clip_fea"}} {
+	}{{u.LatentChannels, "y"}, {u.FeatureWidth, u.FeatureCondition()}} {
 		if c.channels > 0 && !slices.Contains(read, c.name) {
 			l.addFinding("%s%d channels of %q, which is not among the conditions %q", where, c.channels, c.name, read)
 		}
 	}
 	if (u.FeatureWidth > 0) != (u.Vision != "") {
 		l.addFinding("%sFeatureWidth is %d and Vision %q: features are a vision encoder's", where, u.FeatureWidth, u.Vision)
+	}
+	if u.Offset != 0 && !slices.Contains(read, "ofs") {
+		l.addFinding("%sOffset is %g, and \"ofs\" is not among the conditions %q", where, u.Offset, read)
+	}
+	if u.Alone && (u.LatentChannels == 0 || u.MaskChannels > 1) {
+		l.addFinding("%sAlone with %d channels of latents and %d of a mask: want latents, and one channel of a mask at most", where, u.LatentChannels, u.MaskChannels)
 	}
 	if u.KeepsFirst && g.FeedFrameTimes == nil {
 		l.addFinding("%sKeepsFirst, but FeedFrameTimes is empty", where)

@@ -1,5 +1,7 @@
 package models
 
+import "cmp"
+
 // ImageUse says what a generator reads of an image that a video begins with. The zero value is
 // that of a generator that reads none.
 type ImageUse struct {
@@ -11,9 +13,28 @@ type ImageUse struct {
 	// FeatureWidth is how wide the rows of the condition "clip_fea" are, which a vision
 	// encoder makes of the image; 0 without one.
 	FeatureWidth int
+	// FeatureName is what the condition with these rows is called; "" is "clip_fea".
+	FeatureName string
 	// KeepsFirst says that the latents of the image alone are the video's first latent frame,
 	// which the loop keeps (Generator.FeedFrameTimes).
 	KeepsFirst bool
+	// Alone says that "y" has the latents of the image alone in its first latent frame, and zeros
+	// in all others, in place of those of a video that is grey behind the image. The mask has one
+	// channel then, or none.
+	Alone bool
+	// MaskBehind says that the mask stands behind the latents in "y".
+	MaskBehind bool
+	// Sampled says that the image's latents are drawn from the autoencoder's posterior. Otherwise
+	// they are its mean.
+	Sampled bool
+	// Offset is the number of the condition "ofs", of which every video has one; 0 without one.
+	Offset float64
+	// NoiseShare is the share of noise in the latents at the start where it is not 0: the rest is
+	// the image's latents, the same in every frame.
+	NoiseShare float64
+	// SizeBase says, where it is not 0, that the video takes the image's aspect, among sizes of at
+	// most the area of a square with that side, and that the image is cut to it (picture.BucketSize).
+	SizeBase int
 	// Unprepared says that the generator reads an image of which nothing here makes what it
 	// reads: whoever runs it gives the conditions. The other fields say nothing then.
 	Unprepared bool
@@ -37,9 +58,23 @@ func (u ImageUse) ReadsImages() bool {
 	return u.KeepsFirst || u.LatentChannels > 0 || u.FeatureWidth > 0
 }
 
+// FeatureCondition is the name of the condition with the rows that a vision encoder makes.
+func (u ImageUse) FeatureCondition() string { return cmp.Or(u.FeatureName, "clip_fea") }
+
+// DrawsPosterior says whether the image's latents are drawn from the autoencoder's posterior.
+func (u ImageUse) DrawsPosterior() bool { return u.Sampled || u.Mixed != nil }
+
+// EncodesAlone says whether the image is encoded as one frame, without the video behind it.
+func (u ImageUse) EncodesAlone() bool { return u.KeepsFirst || u.Alone }
+
 // Vision is the size of what a vision encoder reads and makes: an image "x" (batch, 3, Pixels,
 // Pixels) becomes features "out" (batch, Rows, Width). Its request has the batch alone.
-type Vision struct{ Pixels, Rows, Width int }
+type Vision struct {
+	Pixels, Rows, Width int
+	// Signed says that images are resized to the square without a crop, with values from -1 to 1,
+	// as SigLIP reads them; otherwise as CLIP does.
+	Signed bool
+}
 
 // MixedFrame has a release's own numbers for a first frame that is mixed into the latents.
 type MixedFrame struct {

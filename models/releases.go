@@ -58,6 +58,7 @@ const (
 	wan21     = "Wan2.1 generate.py and wan/configs/"
 	wan22     = "Wan2.2 wan/configs/"
 	cogSource = "CogVideo inference/cli_demo.py and the release's scheduler_config.json"
+	hyImage   = "HunyuanVideo-I2V hyvideo/config.py and README.md"
 	hy15      = "HunyuanVideo-1.5 hyvideo/commons (PIPELINE_CONFIGS) and generate.py"
 	cosmos25  = "cosmos-predict2.5 inference/video2world.py and config.py"
 	cosmos3   = "diffusers Cosmos3OmniPipeline and the release's scheduler"
@@ -81,8 +82,8 @@ var releases = []Release{
 	{Name: "cogvideox-2b", Preset: "cogvideox-2b", Source: cogSource, Sampler: "cogvideox-ddim", Shift: 3, Guidance: []float64{6}, Steps: 50, Size: "720x480", Frames: 49, FPS: 8, TextLen: 226},
 	{Name: "cogvideox-5b", Preset: "cogvideox-5b", Source: cogSource, Sampler: "cogvideox-dpm", Shift: 1, Guidance: []float64{6}, Steps: 50, Size: "720x480", Frames: 49, FPS: 8, TextLen: 226},
 	{Name: "cogvideox-5b-i2v", Preset: "cogvideox-5b-i2v", Source: cogSource, Sampler: "cogvideox-dpm", Shift: 1, Guidance: []float64{6}, Steps: 50, Size: "720x480", Frames: 49, FPS: 8, TextLen: 226},
-	{Name: "cogvideox-1.5-5b", Preset: "cogvideox-1.5-5b", Source: cogSource, Unread: []string{"size", "fps"}, Sampler: "cogvideox-dpm", Shift: 1, Guidance: []float64{6}, Steps: 50, Size: "1360x768", Frames: 81, FPS: 16, TextLen: 226},
-	{Name: "cogvideox-1.5-5b-i2v", Preset: "cogvideox-1.5-5b-i2v", Source: cogSource, Unread: []string{"size", "fps"}, Sampler: "cogvideox-dpm", Shift: 1, Guidance: []float64{6}, Steps: 50, Size: "1360x768", Frames: 81, FPS: 16, TextLen: 226},
+	{Name: "cogvideox-1.5-5b", Preset: "cogvideox-1.5-5b", Source: cogSource, Sampler: "cogvideox-dpm", Shift: 1, Guidance: []float64{6}, Steps: 50, Size: "1360x768", Frames: 81, FPS: 16, TextLen: 226},
+	{Name: "cogvideox-1.5-5b-i2v", Preset: "cogvideox-1.5-5b-i2v", Source: cogSource, Sampler: "cogvideox-dpm", Shift: 1, Guidance: []float64{6}, Steps: 50, Size: "1360x768", Frames: 81, FPS: 16, TextLen: 226},
 
 	{Name: "ltx-video-0.9.1", Preset: "ltx-video-2b", Source: "diffusers LTXPipeline and the release's scheduler_config.json", Unread: []string{"steps", "size", "frames"}, Sampler: "ltx-shifted", Guidance: []float64{3}, Steps: 50, Size: "704x512", Frames: 161, FPS: 25, TextLen: 128, Time: TimeUniform},
 	{Name: "ltx-video-0.9.0", Preset: "ltx-video-2b", Source: "diffusers LTXPipeline and the release's scheduler_config.json", Unread: []string{"steps", "size", "frames"}, Sampler: "ltx-shifted", Guidance: []float64{3}, Steps: 50, Size: "704x512", Frames: 161, FPS: 25, TextLen: 128, Time: TimeUniform},
@@ -98,14 +99,16 @@ var releases = []Release{
 
 	{Name: "hunyuanvideo-cfgdistill", Preset: "hunyuanvideo-cfgdistill", Source: "HunyuanVideo hyvideo/config.py", Sampler: "euler", Shift: 7, Guidance: []float64{6}, GuidanceInput: true, Steps: 50, Size: "1280x720", Frames: 129, FPS: 24, TextLen: 256},
 	{Name: "hunyuanvideo", Preset: "hunyuanvideo", Source: "HunyuanVideo hyvideo/config.py, whose scale of guidance is the distilled weights' input (these weights were not released)", Sampler: "euler", Shift: 7, Guidance: []float64{6}, Steps: 50, Size: "1280x720", Frames: 129, FPS: 24, TextLen: 256},
-	{Name: "hunyuan1.5-480p-t2v", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"shift", "guidance", "steps", "size"}, Sampler: "euler", Shift: 5, Guidance: []float64{6}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
-	{Name: "hunyuan1.5-720p-t2v", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"size"}, Sampler: "euler", Shift: 9, Guidance: []float64{6}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
-	{Name: "hunyuan1.5-480p-i2v", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"shift", "guidance", "steps", "size"}, Sampler: "euler", Shift: 5, Guidance: []float64{6}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
-	{Name: "hunyuan1.5-720p-i2v", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"size"}, Sampler: "euler", Shift: 7, Guidance: []float64{6}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
-	{Name: "hunyuan1.5-480p-t2v-distilled", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"shift", "guidance", "steps", "size"}, Sampler: "euler", Shift: 5, Guidance: []float64{1}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
-	{Name: "hunyuan1.5-480p-i2v-distilled", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"shift", "guidance", "steps", "size"}, Sampler: "euler", Shift: 5, Guidance: []float64{1}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
-	{Name: "hunyuan1.5-720p-t2v-distilled", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"size"}, Sampler: "euler", Shift: 9, Guidance: []float64{1}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
-	{Name: "hunyuan1.5-720p-i2v-distilled", Preset: "hunyuan1.5", Source: hy15, Unread: []string{"size"}, Sampler: "euler", Shift: 7, Guidance: []float64{1}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuanvideo-i2v", Preset: "hunyuanvideo-i2v", Source: hyImage + " (steady; its shift for livelier videos is 17)", Sampler: "euler", Shift: 7, Guidance: []float64{6}, GuidanceInput: true, Steps: 50, Size: "1280x720", Frames: 129, FPS: 24, TextLen: 256},
+	{Name: "hunyuanvideo-i2v-33ch", Preset: "hunyuanvideo-i2v-33ch", Source: hyImage + " and diffusers HunyuanVideoImageToVideoPipeline (of 129 frames, 125 are shown)", Sampler: "euler", Shift: 7, Guidance: []float64{1}, Steps: 50, Size: "1280x720", Frames: 125, FPS: 24, TextLen: 256},
+	{Name: "hunyuan1.5-480p-t2v", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 5, Guidance: []float64{6}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-720p-t2v", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 9, Guidance: []float64{6}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-480p-i2v", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 5, Guidance: []float64{6}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-720p-i2v", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 7, Guidance: []float64{6}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-480p-t2v-distilled", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 5, Guidance: []float64{1}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-480p-i2v-distilled", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 5, Guidance: []float64{1}, Steps: 50, Size: "848x480", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-720p-t2v-distilled", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 9, Guidance: []float64{1}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
+	{Name: "hunyuan1.5-720p-i2v-distilled", Preset: "hunyuan1.5", Source: hy15, Sampler: "euler", Shift: 7, Guidance: []float64{1}, Steps: 50, Size: "1280x720", Frames: 121, FPS: 24, TextLen: 1000},
 
 	{Name: "cosmos2.5-2b", Preset: "cosmos2.5-2b", Source: cosmos25, Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{7}, Steps: 35, Size: "1280x704", Frames: 93, FPS: 16, TextLen: 512, Negative: cosmosNegative},
 	{Name: "cosmos2.5-14b", Preset: "cosmos2.5-14b", Source: cosmos25, Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{7}, Steps: 35, Size: "1280x704", Frames: 93, FPS: 16, TextLen: 512, Negative: cosmosNegative},
@@ -137,6 +140,7 @@ var published = []struct {
 	{"hunyuan1.5", []string{"hunyuanvideo-1.5"}},
 	{"hunyuanvideo", []string{"hunyuan-video"}},
 	{"hunyuanvideo-cfgdistill", []string{"hunyuan-video-t2v-720p", "hunyuanvideo-t2v"}},
+	{"hunyuanvideo-i2v", []string{"hunyuan-video-i2v-720p"}},
 	{"cosmos2.5-2b", []string{"cosmos-predict2.5-2b"}},
 	{"cosmos2.5-14b", []string{"cosmos-predict2.5-14b"}},
 	{"t5-v1.1-xxl", []string{"t5-xxl"}},

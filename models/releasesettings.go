@@ -404,13 +404,26 @@ func readFolder(dir string) (said []Said, notes []string, err error) {
 				notes = append(notes, path+": "+n)
 			}
 		}
-		for _, r := range []*ConfigReader{index, scheduler} {
-			if r != nil && !r.OK() {
-				err := r.found.faults.Err()
-				if r == index {
-					return nil, nil, prefixViolations(filepath.Join(root, "model_index.json"), err)
-				}
-				return nil, nil, prefixViolations(path, err)
+		guiderPath := filepath.Join(root, "guider", "guider_config.json")
+		guider, err := readSmallFile(guiderPath)
+		if err != nil {
+			return nil, nil, err
+		}
+		if guider != nil {
+			values, more := readGuider(guider)
+			if len(values) > 0 {
+				said = append(said, Said{guiderPath, values})
+			}
+			for _, n := range more {
+				notes = append(notes, guiderPath+": "+n)
+			}
+		}
+		for _, f := range []struct {
+			r    *ConfigReader
+			path string
+		}{{index, filepath.Join(root, "model_index.json")}, {scheduler, path}, {guider, guiderPath}} {
+			if f.r != nil && !f.r.OK() {
+				return nil, nil, prefixViolations(f.path, f.r.found.faults.Err())
 			}
 		}
 		return said, notes, nil

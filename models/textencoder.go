@@ -52,10 +52,33 @@ func CheckText(on *mesh.Mesh, r Request, length int) error {
 // without it, as "_nomask".
 func TextRuns(inputs map[string]*tensor.Tensor) []Variant {
 	runs := []Variant{{Inputs: inputs}}
-	if inputs["mask"] != nil {
+	if inputs["mask"] != nil && inputs["rows"] == nil {
 		runs = append(runs, Variant{Suffix: "_nomask", Inputs: map[string]*tensor.Tensor{"ids": inputs["ids"]}})
 	}
 	return runs
+}
+
+// TextRowsRequest reads batch and length off rows (B, L, width) of the token table, which stand in
+// place of ids, and whether a mask (B, L) is given.
+func TextRowsRequest(inputs map[string]*tensor.Tensor, width int) (Request, error) {
+	var l fault.List
+	rows, mask := inputs["rows"], inputs["mask"]
+	if len(rows.Shape) != 3 || rows.Shape[2] != width || rows.Elements() == 0 || !rows.DType.IsFloat() {
+		return Request{}, fault.New(ErrInputs, nil, "rows are %v: want (batch, tokens, %d) of a floating-point type", rows, width)
+	}
+	r := Request{Batch: rows.Shape[0], Text: rows.Shape[1], TextRows: true, Masked: mask != nil}
+	if inputs["ids"] != nil {
+		l.Add(fault.New(ErrInputs, nil, "ids and rows are given: rows stand in place of ids"))
+	}
+	if mask != nil {
+		if !slices.Equal(mask.Shape, rows.Shape[:2]) {
+			l.Add(fault.New(ErrInputs, nil, "mask is %v: want %v, a number for each of the rows", mask.Shape, rows.Shape[:2]))
+		}
+		if _, err := mask.Int64s(); err != nil {
+			l.Add(fault.New(ErrInputs, nil, "mask: %w", err))
+		}
+	}
+	return r, l.Err()
 }
 
 // TextRequest reads batch and length off ids (B, L), which must be in the vocabulary.

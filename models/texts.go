@@ -8,6 +8,9 @@ import "cmp"
 type TextEncoding struct {
 	// Encoder is the preset of the text encoder; "" is the generator's Companions.Text.
 	Encoder string
+	// EncoderKeys are keys that the encoder's config.json is read with where it has none of them: what
+	// the generator takes of the encoder is not the encoder's own to say.
+	EncoderKeys map[string]any
 	// Clean says what is done to a prompt before anything else.
 	Clean TextCleaning
 	// Prefix and Suffix are the template: what stands before and behind every prompt. It goes
@@ -37,6 +40,9 @@ type TextEncoding struct {
 	// Feature is what the generator calls it: "context" for the text itself, or one of its
 	// Conditions.TextNames.
 	Feature string
+	// Image says that rows of the image that the video begins with stand in the text; nil where the
+	// encoder reads text alone.
+	Image *ImageRows
 	// MaskFeature is what the generator calls the mask of the rows that are no padding,
 	// (texts, rows); "" where it reads none.
 	MaskFeature string
@@ -50,7 +56,33 @@ const (
 	CleanNothing TextCleaning = ""
 	// CleanWan repairs mojibake, undoes HTML's escapes and makes single spaces of blanks.
 	CleanWan TextCleaning = "wan"
+	// CleanBlank makes a blank of an empty prompt.
+	CleanBlank TextCleaning = "blank"
+	// CleanGlyphs takes what is quoted in a prompt, of which a sentence is made for each quotation.
+	// A prompt that quotes nothing is not read: its rows are zeros, and all padding.
+	CleanGlyphs TextCleaning = "glyphs"
 )
+
+// ImageRows says where rows of an image stand in a text: in the place of one token of the
+// template, before the encoder reads the text. In the generator's text they stand in front of the
+// text's own rows, and none of them is padding.
+type ImageRows struct {
+	// Vision is the preset of the tower that makes the rows. Its weights are in the encoder's
+	// files (Features.ImageTower).
+	Vision string
+	// Piece is the template's piece in whose place they stand.
+	Piece string
+	// Every is of how many of the image's rows the generator reads the first.
+	Every int
+	// Header is the piece that ends the header of each part of the template, which has as many as
+	// Headers. The last HeaderRows rows up to the end of the last header are left out. A text that
+	// was cut lacks the last header; then the last rows are left out.
+	Header              string
+	Headers, HeaderRows int
+}
+
+// FeatureRows is how many rows an image has in the generator's text, of rows that the tower makes.
+func (r *ImageRows) FeatureRows(rows int) int { return (rows + r.Every - 1) / r.Every }
 
 // ContextFeature is the feature that is the text itself: what Generator.FeedText reads.
 const ContextFeature = "context"
@@ -58,6 +90,24 @@ const ContextFeature = "context"
 // PresetOf returns the preset of the encoder for a generator.
 func (t TextEncoding) PresetOf(g *Generator) string { return cmp.Or(t.Encoder, g.Companions.Text) }
 
-// Length returns how many tokens the encoder reads, with those that are dropped, where a text
-// has textLen rows.
+// Length returns how many tokens of a text the encoder reads, with those that are dropped, where a
+// text has textLen rows.
 func (t TextEncoding) Length(textLen int) int { return cmp.Or(t.Rows, textLen) + t.Crop }
+
+// EncoderRows returns how many rows the encoder reads: the tokens, and where an image stands in the
+// text, as many rows as the tower makes of it in the place of one of them.
+func (t TextEncoding) EncoderRows(textLen, imageRows int) int {
+	if t.Image == nil {
+		return t.Length(textLen)
+	}
+	return t.Length(textLen) + imageRows - 1
+}
+
+// FeatureRows returns how many rows the generator reads.
+func (t TextEncoding) FeatureRows(textLen, imageRows int) int {
+	rows := t.Length(textLen) - t.Crop
+	if t.Image != nil {
+		rows += t.Image.FeatureRows(imageRows) - t.Image.HeaderRows
+	}
+	return rows
+}

@@ -90,7 +90,7 @@ func OfParts(m models.Model, r request.Request, parts Parts) ([]Run, error) {
 	runs = append(runs, encodeTexts(gen, parts, r)...)
 	runs = append(runs, encodeImage(gen, parts, r, step.Latent)...)
 	runs = append(runs, Run{Phase: Denoise, Name: m.Name(), Model: m, Request: step, Passes: passes})
-	decode, err := decodeVideo(c.Decoder, parts.Autoencoder, r, step.Latent)
+	decode, err := decodeVideo(c.Decoder, parts.Autoencoder, r, gen.DecodedLatents(step.Latent, r.Frames))
 	return append(runs, decode...), err
 }
 
@@ -156,7 +156,14 @@ func encodeTexts(gen *models.Generator, parts Parts, r request.Request) []Run {
 		if t.PresetOf(gen) == "" {
 			continue // the transformer reads the tokens
 		}
-		run := newRun(Text, t.PresetOf(gen), parts.text(i), models.Request{Batch: batch, Text: t.Length(textLen), DType: r.ComputeType()}, TextMeshes)
+		rows := 0
+		if t.Image != nil {
+			tower := newRun(Text, t.Image.Vision, nil, models.Request{Batch: 1, DType: r.ComputeType()}, TextMeshes)
+			if runs = append(runs, tower); tower.Model != nil {
+				rows = tower.Model.Features().Vision.Rows
+			}
+		}
+		run := newRun(Text, t.PresetOf(gen), parts.text(i), models.Request{Batch: batch, Text: t.EncoderRows(textLen, rows), DType: r.ComputeType()}, TextMeshes)
 		if run.Model != nil {
 			run.Request.Masked = t.Masked && slices.Contains(run.Model.Inputs(), "mask")
 			run.Request.TextRows = run.Model.Features().TokenTable != "" // the table stays in its file
@@ -182,9 +189,9 @@ func encodeImage(gen *models.Generator, parts Parts, r request.Request, latent [
 	switch {
 	case use.Unprepared:
 		return append(runs, Run{Phase: Image, Name: gen.Companions.Decoder, Passes: 1})
-	case use.LatentChannels > 0:
+	case use.LatentChannels > 0 && !use.Alone:
 		encode.Latent = latent
-	case use.KeepsFirst && r.TokenTimes:
+	case use.Alone, use.KeepsFirst && (r.TokenTimes || use.Needed):
 		encode.Latent = append([]int{latent[0], 1}, latent[2:]...)
 	default:
 		return runs

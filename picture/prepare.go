@@ -78,7 +78,7 @@ func (p Preparation) Prepare(im *Image, name string, frame Frame, fit Fit) (plan
 	if fit == FitRelease || fit == "" {
 		fit = p.Fit
 	}
-	return p.fill(im, frame.Width, frame.Height, fit), noteAspect(im, name, frame, fit)
+	return p.fill(im, frame.Width, frame.Height, fit), NoteAspect(im, name, frame, fit)
 }
 
 func (p Preparation) fill(im *Image, width, height int, fit Fit) *Planes {
@@ -128,7 +128,9 @@ func (p *Planes) padTo(width, height int) *Planes {
 // aspectTolerance is how far two aspects may differ without a word.
 const aspectTolerance = 0.03
 
-func noteAspect(im *Image, name string, frame Frame, fit Fit) []string {
+// NoteAspect says what of a picture is distorted, cut off or added by a way to fit, where its aspect
+// differs from the frame's by more than 3 %.
+func NoteAspect(im *Image, name string, frame Frame, fit Fit) []string {
 	// How much wider the picture is than the frame; below 1, how much narrower.
 	ratio := float64(im.Width) * float64(frame.Height) / (float64(im.Height) * float64(frame.Width))
 	if max(ratio, 1/ratio) <= 1+aspectTolerance {
@@ -196,6 +198,13 @@ var (
 // have it: bicubic and a crop. Wan2.1's encoder has size 224.
 func DiffusersCLIP(size int) VisionPreparation {
 	return VisionPreparation{size, Bicubic, true, clipMean, clipDeviation}
+}
+
+// SigLIP is transformers' SiglipImageProcessor with Pillow: bicubic to a square, without a crop, and
+// values from -1 to 1. HunyuanVideo-1.5's encoder has size 384.
+func SigLIP(size int) VisionPreparation {
+	half := [3]float32{0.5, 0.5, 0.5}
+	return VisionPreparation{size, Bicubic, false, half, half}
 }
 
 // OfficialCLIP is that of Wan2.1's own clip.py: to a square, without a crop.

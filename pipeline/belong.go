@@ -58,7 +58,10 @@ func (p *Pipeline) checkAutoencoder() error {
 	if err != nil {
 		return err
 	}
-	shape, err := d.VideoShape(latent)
+	shape, err := d.VideoShape(p.generator().DecodedLatents(latent, f))
+	if err == nil {
+		shape[1] = p.generator().ShownFrames(shape[1])
+	}
 	if err != nil {
 		return p.refusePart(Autoencoder, p.vae, want, "this autoencoder (%s) does not decode latents of %d channels, which %s makes: its own is %s",
 			p.vae.Name(), latent[0], p.Name(), want)
@@ -72,6 +75,9 @@ func (p *Pipeline) checkAutoencoder() error {
 
 // legalSize is a size of video that a generator makes.
 func legalSize(g *models.Generator) (width, height, frames int) {
+	if only := g.OnlySize; only != [3]int{} {
+		return only[0], only[1], only[2]
+	}
 	for _, n := range []int{64, 128, 256} {
 		for _, f := range []int{9, 17, 5} { // of which every autoencoder makes as many frames
 			if _, err := g.LatentShape(n, n, f); err == nil {

@@ -57,9 +57,16 @@ func (g *generation) streamFrames(ctx context.Context, sinks ...func([]float32) 
 	if err != nil {
 		return Cost{}, err
 	}
-	done := 0
+	done, skip := 0, 0
+	if cuts := g.p.generator().Cuts; cuts != nil {
+		skip = cuts.Frames
+	}
 	visit := func(_ string, _ int, t *tensor.Tensor) error {
 		for i := range t.Shape[2] {
+			if skip > 0 {
+				skip--
+				continue
+			}
 			frame, err := g.frameOf(t.Slice(2, i, i+1))
 			if err != nil {
 				return err
@@ -151,12 +158,17 @@ func (p *Pipeline) settleDecoding(ctx context.Context, d Devices, path string, o
 			return nil, nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
-	shape, err := p.vae.Features().Decoder.VideoShape(z.Shape[1:])
+	decode := p.vae.Features().Decoder.VideoShape
+	frames, surplus, err := p.generator().FramesOf(z.Shape[1:], decode)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	shape, err := decode([]int{z.Shape[1], z.Shape[2] - surplus, z.Shape[3], z.Shape[4]})
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	s := &settled{p: p, o: o, latent: z.Shape[1:], settings: map[string]models.Setting{}}
-	s.o.Frames, s.o.Height, s.o.Width = shape[1], shape[2], shape[3]
+	s.o.Frames, s.o.Height, s.o.Width = frames, shape[2], shape[3]
 	s.settleSize()
 	var errs fault.List
 	if o.Out == "" && o.FramesOut == "" {

@@ -20,7 +20,9 @@ func (p *Pipeline) Encode(ctx context.Context, d Devices, o Options) (*Result, e
 		errs.Add(s.settleImages(d))
 	}
 	errs.Add(s.settlePrompts())
-	errs.Add(s.settleNegative())
+	if !p.hasImageInText() {
+		errs.Add(s.settleNegative())
+	}
 	if err := errs.Err(); err != nil {
 		return nil, err
 	}

@@ -246,7 +246,7 @@ func (g *generation) encodeText(ctx context.Context) (Cost, error) {
 	if g.features != nil || len(todo) == 0 {
 		return Cost{}, nil
 	}
-	texts, cost, err := g.p.encodeTexts(ctx, g.d, videos, g.rows, g.settled.text)
+	texts, cost, err := g.p.encodeTexts(ctx, g.d, videos, g.rows, g.settled.text, g.images.first)
 	if err != nil {
 		return cost, err
 	}

@@ -38,7 +38,8 @@ func readRequest(t *testing.T, folder string) []string {
 // Every prompt becomes the ids that the release's tokenizer makes of it, within the template and
 // padded, for each of a release's encoders; and the mask says which are no padding.
 func TestIDsAreTheReleases(t *testing.T) {
-	for _, folder := range []string{"wan21_t2v", "cosmos25_t2w", "hunyuan_video", "cogvideox_2b", "cogvideox_5b", "ltx_090", "ltx_095_i2v"} {
+	for _, folder := range []string{"wan21_t2v", "cosmos25_t2w", "hunyuan_video", "cogvideox_2b", "cogvideox_5b", "ltx_090", "ltx_095_i2v",
+		"cogvideox_5b_i2v", "cogvideox15_5b", "cogvideox15_5b_i2v", "hunyuan_i2v", "hunyuan_i2v_33ch", "hunyuan15_t2v", "hunyuan15_i2v"} {
 		t.Run(folder, func(t *testing.T) {
 			p, err := Open(pipelinesDir+folder, OpenOptions{Need: []Part{TextEncoder, Tokenizer}})
 			if err != nil {

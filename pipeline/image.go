@@ -75,14 +75,15 @@ func (s *settled) settleImages(d Devices) error {
 		return nil // the size is refused already
 	}
 	r := conditions.Request{Layout: s.p.conditionsLayout(), Image: s.images.first, Last: s.images.last, Fit: s.o.Fit, Width: s.o.Width, Height: s.o.Height, Frames: s.o.Frames}
-	if s.p.imageUse().Mixed != nil {
+	if s.p.imageUse().DrawsPosterior() {
 		r.Sample = s.samplePosterior
 	}
 	var errs fault.List
 	parts := s.imageParts(d)
 	if s.p.vision != nil {
-		var err error
-		r.VisionPreparation, err = s.readImageProcessor()
+		own, notes, err := s.p.readImageProcessor()
+		r.VisionPreparation = own
+		s.notes = append(s.notes, notes...)
 		errs.Add(err)
 	}
 	var err error
@@ -95,9 +96,13 @@ func (s *settled) settleImages(d Devices) error {
 func (s *settled) imageParts(d Devices) conditions.Parts {
 	parts := conditions.Parts{Generator: s.p.Denoiser()}
 	if s.p.vae != nil {
+		encoded := s.latent
+		if s.p.imageUse().EncodesAlone() {
+			encoded = append([]int{s.latent[0], 1}, s.latent[2:]...)
+		}
 		place := Placement{DType: s.o.autoencoderType()}
 		place.Mesh, _ = firstLegal(pictureMeshes(d.Count(), s.latent[2], s.latent[3]), func(m []mesh.Axis) error {
-			return d.CheckSplit(s.p.vae, models.Request{Batch: 1, Latent: s.latent, Encode: true}, Placement{Mesh: m, DType: place.DType})
+			return d.CheckSplit(s.p.vae, models.Request{Batch: 1, Latent: encoded, Encode: true}, Placement{Mesh: m, DType: place.DType})
 		})
 		parts.Autoencoder = s.imagePart(d, s.p.vae, place)
 	}
@@ -111,25 +116,34 @@ func (s *settled) imageParts(d Devices) conditions.Parts {
 	return parts
 }
 
+// imageProcessors are the folders in which diffusers' layout says how images are prepared.
+var imageProcessors = []string{"image_processor", "feature_extractor"}
+
 // readImageProcessor reads how a folder in diffusers' layout prepares images for the vision
 // encoder; nil where it does not say.
-func (s *settled) readImageProcessor() (*picture.VisionPreparation, error) {
-	path := filepath.Join(s.p.Dir, "image_processor", "preprocessor_config.json")
-	raw, err := userfile.Read(path, maxRequest)
-	if errors.Is(err, fs.ErrNotExist) || s.p.Layout != Diffusers {
-		return nil, nil
+func (p *Pipeline) readImageProcessor() (*picture.VisionPreparation, []string, error) {
+	if p.Layout != Diffusers {
+		return nil, nil, nil
 	}
-	if err != nil {
-		return nil, err
+	for _, folder := range imageProcessors {
+		path := filepath.Join(p.Dir, folder, "preprocessor_config.json")
+		raw, err := userfile.Read(path, maxRequest)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		v, notes, err := conditions.ReadImageProcessor(raw)
+		if err != nil {
+			return nil, nil, within(path, err)
+		}
+		for i, n := range notes {
+			notes[i] = path + ": " + n
+		}
+		return &v, notes, nil
 	}
-	v, notes, err := conditions.ReadImageProcessor(raw)
-	if err != nil {
-		return nil, within(path, err)
-	}
-	for _, n := range notes {
-		s.notes = append(s.notes, path+": "+n)
-	}
-	return &v, nil
+	return nil, nil, nil
 }
 
 // imagePart is a model of the image phase, whose costs are those of the video's.
@@ -187,11 +201,15 @@ func (s *settled) blankConditions(f features) {
 		return
 	}
 	if use.LatentChannels > 0 {
-		f[conditions.NameOfY] = tensor.New(dtype.F32, append([]int{1, use.MaskChannels + use.LatentChannels}, s.latent[1:]...)...)
+		y := tensor.New(dtype.F32, append([]int{1, use.MaskChannels + use.LatentChannels}, s.latent[1:]...)...)
+		f[conditions.NameOfY] = s.p.generator().LatentOrder.Arrange(y)
+	}
+	if use.Offset != 0 {
+		f[conditions.NameOfOffset] = tensor.New(dtype.F32, 1)
 	}
 	if use.FeatureWidth > 0 && s.p.vision != nil && s.p.vision.Features().Vision != nil {
 		v := s.p.vision.Features().Vision
-		f[conditions.NameOfFeatures] = tensor.New(dtype.F32, 1, v.Rows, use.FeatureWidth)
+		f[use.FeatureCondition()] = tensor.New(dtype.F32, 1, v.Rows, use.FeatureWidth)
 	}
 	if use.KeepsFirst {
 		f[conditions.NameOfKept] = tensor.New(dtype.F32, 1, s.latent[0], 1, s.latent[2], s.latent[3])

@@ -54,7 +54,7 @@ func (s *settled) readNoise(ctx context.Context) error {
 		switch {
 		case name == latentsName:
 			s.noise, s.latentsGiven = restore(name, t), true
-		case strings.HasPrefix(name, "vae_"):
+		case strings.HasPrefix(name, "vae_"), strings.HasPrefix(name, "encode_"): // of another shape than latents
 			s.draws[name] = t
 		default:
 			s.draws[name] = restore(name, t)

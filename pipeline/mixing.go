@@ -155,6 +155,9 @@ func (s *settled) drawNoise(name string, stream uint64, shape []int) (*tensor.Te
 // readStatistics reads the mean and the standard deviation of each channel of the latents.
 func (p *Pipeline) readStatistics(ctx context.Context, of *models.LatentStatistics) (mean, std []float32, err error) {
 	for name, to := range map[string]*[]float32{of.Mean: &mean, of.Std: &std} {
+		if name == "" {
+			continue
+		}
 		t, err := p.vae.Checkpoint.Load(ctx, p.vae.Stored(name), dtype.F32)
 		if err != nil {
 			return nil, nil, err
@@ -169,7 +172,7 @@ func (p *Pipeline) readStatistics(ctx context.Context, of *models.LatentStatisti
 // decodingInputs are the autoencoder's inputs: the latents, and for a decoder that reads how much
 // noise they have left the timestep, with noise mixed in.
 func (g *generation) decodingInputs(ctx context.Context) (map[string]*tensor.Tensor, error) {
-	in := map[string]*tensor.Tensor{"z": g.latents}
+	in := map[string]*tensor.Tensor{"z": g.latents.Slice(2, g.latent[1]-g.decodedLatents()[1], g.latent[1])}
 	if !g.mix.reads {
 		return in, nil
 	}
@@ -262,6 +265,9 @@ func (s *settled) samplePosterior(ctx context.Context, mean, logvar *tensor.Tens
 		if values[i], err = t.Float32s(); err != nil {
 			return nil, err
 		}
+	}
+	if std == nil { // those of all channels are 1
+		std = []float32{1}
 	}
 	out := slices.Clone(values[0])
 	each := len(out) / len(std)

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"weft/checkpoint"
 	"weft/fault"
 	"weft/identify"
+	"weft/internal/jsontext"
 	"weft/internal/userfile"
 	"weft/models"
 	"weft/tokenizer"
@@ -37,7 +39,8 @@ type textPart struct {
 	parts  [2]Part // what its encoder and its tokenizer are
 	model  *identify.Match
 	tokens *tokenizer.Tokenizer
-	shapes sync.Map // of what the encoder makes, by rows
+	shapes sync.Map        // of what the encoder makes, by rows
+	vision *identify.Match // makes the rows of an image that stand in the text; nil for none
 }
 
 // OpenOptions of Open.
@@ -181,7 +184,10 @@ func (p *Pipeline) openTextPart(t *textPart, part Part, f Files) error {
 	}
 	p.paths[part] = path
 	if part == t.parts[0] {
-		t.model, err = openMatch(path, "")
+		t.model, err = openEncoder(path, t.use.EncoderKeys)
+		if err == nil && t.use.Image != nil {
+			err = p.openImageTower(t, path)
+		}
 	} else {
 		t.tokens, err = tokenizer.Open(path)
 	}
@@ -189,6 +195,60 @@ func (p *Pipeline) openTextPart(t *textPart, part Part, f Files) error {
 		return fmt.Errorf("the %s: %w", part, err)
 	}
 	return nil
+}
+
+// openEncoder opens a text encoder, whose config.json is read with more keys where it has none of
+// them.
+func openEncoder(path string, keys map[string]any) (*identify.Match, error) {
+	c, err := checkpoint.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := identifyEncoder(c, keys)
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// identifyEncoder identifies a text encoder by its configuration with more keys; without a
+// configuration, by its tensors.
+func identifyEncoder(c *checkpoint.Checkpoint, keys map[string]any) (*identify.Match, error) {
+	raw, where, err := c.ConfigJSON()
+	if err != nil || len(keys) == 0 || raw == nil {
+		return identify.Identify(c, "")
+	}
+	config, wrong := jsontext.ParseObject(raw, jsontext.Options{})
+	if wrong != nil {
+		return nil, fmt.Errorf("%s: %w", where, wrong)
+	}
+	for key, value := range keys {
+		if _, there := config[key]; !there {
+			config[key] = value
+		}
+	}
+	if raw, err = json.Marshal(config); err != nil {
+		return nil, err
+	}
+	return identify.IdentifyConfig(c, raw, where)
+}
+
+// openImageTower opens the tower in the text encoder's files that makes rows of an image.
+func (p *Pipeline) openImageTower(t *textPart, path string) error {
+	config := t.model.Features().ImageTower
+	if config == "" {
+		own := t.use.PresetOf(p.generator())
+		return p.refusePart(t.parts[0], t.model, own, "%s reads no images, and the text of %s has rows of one: its own is %s", t.model.Name(), p.Name(), own)
+	}
+	c, err := checkpoint.Open(path)
+	if err != nil {
+		return err
+	}
+	if t.vision, err = identify.IdentifyConfig(c, []byte(config), "the image tower of "+path); err != nil {
+		c.Close()
+	}
+	return err
 }
 
 // openMatch opens a checkpoint and identifies its model.
@@ -218,7 +278,7 @@ func (p *Pipeline) Close() error {
 func (p *Pipeline) matches() []*identify.Match {
 	all := slices.Clone(p.experts)
 	for _, t := range p.texts {
-		all = append(all, t.model)
+		all = append(all, t.model, t.vision)
 	}
 	return slices.DeleteFunc(append(all, p.vision, p.vae), func(m *identify.Match) bool { return m == nil })
 }

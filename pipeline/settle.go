@@ -87,6 +87,7 @@ func (s *settled) decide(ctx context.Context, d Devices) error {
 	if s.guided {
 		errs.Add(s.settleNegative())
 	}
+	errs.Add(s.refuseGuidedImage())
 	errs.Add(s.placePhases(d))
 	if err := errs.Err(); err != nil {
 		return err
@@ -108,6 +109,12 @@ func (s *settled) releaseSettings() models.Settings { return s.o.SettingsWithLoR
 
 // settleSize takes the release's size where none is asked for. from is its source then.
 func (s *settled) settleSize() (size, from string) {
+	if only := s.p.generator().OnlySize; only != [3]int{} {
+		if s.o.Width == 0 && s.o.Height == 0 {
+			s.o.Width, s.o.Height, from = only[0], only[1], "the size of the model's positions"
+		}
+		s.o.Frames = cmp.Or(s.o.Frames, only[2])
+	}
 	if s.o.Width == 0 && s.o.Height == 0 {
 		v, _ := s.releaseSettings().Get("size")
 		_, _ = fmt.Sscanf(v.Text(), "%dx%d", &s.o.Width, &s.o.Height)
@@ -182,11 +189,11 @@ func (s *settled) checkDecodedFrames() error {
 		if err != nil {
 			return -1
 		}
-		shape, err := s.p.vae.Features().Decoder.VideoShape(latent)
+		shape, err := s.p.vae.Features().Decoder.VideoShape(s.p.generator().DecodedLatents(latent, frames))
 		if err != nil {
 			return -1
 		}
-		return shape[1]
+		return s.p.generator().ShownFrames(shape[1])
 	}
 	n := made(s.o.Frames)
 	if n == s.o.Frames || n < 0 {
@@ -302,10 +309,23 @@ func (s *settled) newLoop(d Devices, f features, onlyCheck bool) (*denoise.Loop,
 	if kept != nil {
 		kept.Mixed = s.mix.frame
 	}
+	noise, err := s.startLatents(f, onlyCheck)
+	if err != nil {
+		return nil, nil, err
+	}
 	loop, err := denoise.New(experts, s.releaseSettings(), f["context"], f["negative"], denoise.Options{
-		Request: s.o.Request, Noise: s.noise, Draws: s.draws, FirstDraw: s.firstDraw(), Conditions: given, Kept: kept, AllowNonFinite: s.o.AllowNonFinite, OnlyCheck: onlyCheck,
+		Request: s.o.Request, Noise: noise, Draws: s.draws, FirstDraw: s.firstDraw(), Conditions: given, Kept: kept, AllowNonFinite: s.o.AllowNonFinite, OnlyCheck: onlyCheck,
 	})
 	return loop, den, err
+}
+
+// placeTower chooses the mesh of the tower that makes an image's rows for a text.
+func (p *Pipeline) placeTower(d Devices, t *textPart, like Placement) Placement {
+	place := Placement{DType: like.DType, Stream: true}
+	place.Mesh, _ = firstLegal(textMeshes(d.Count()), func(m []mesh.Axis) error {
+		return d.CheckSplit(t.vision, models.Request{Batch: 1}, Placement{Mesh: m, DType: place.DType})
+	})
+	return place
 }
 
 // placePhases chooses a mesh for each phase besides denoising, whose mesh is asked for.
@@ -320,7 +340,7 @@ func (s *settled) placeText(d Devices) error {
 	var errs fault.List
 	for _, t := range s.p.texts {
 		place := Placement{DType: s.o.ComputeType(), Stream: true}
-		r := models.Request{Batch: len(s.texts()), Text: t.use.Length(s.rows), Masked: t.use.Masked, TextRows: t.model.Features().TokenTable != ""}
+		r := models.Request{Batch: len(s.texts()), Text: t.use.EncoderRows(s.rows, t.imageRows()), Masked: t.use.Masked, TextRows: t.model.Features().TokenTable != ""}
 		var err error
 		place.Mesh, err = firstLegal(textMeshes(d.Count()), func(m []mesh.Axis) error {
 			return d.CheckSplit(t.model, r, Placement{Mesh: m, DType: place.DType})
@@ -340,12 +360,12 @@ func (s *settled) placeDecoding(d Devices) error {
 	var err error
 	s.decode = Placement{DType: s.o.autoencoderType(), Tiles: s.o.Tiles}
 	s.decode.Mesh, err = firstLegal(pictureMeshes(d.Count(), s.latent[2], s.latent[3]), func(m []mesh.Axis) error {
-		return d.CheckSplit(s.p.vae, models.Request{Batch: 1, Latent: s.latent}, Placement{Mesh: m, DType: s.decode.DType})
+		return d.CheckSplit(s.p.vae, models.Request{Batch: 1, Latent: s.decodedLatents()}, Placement{Mesh: m, DType: s.decode.DType})
 	})
 	errs.Add(err)
 	if t := s.o.Tiles; t != nil {
 		if tiler := s.p.vae.Features().Tiled; tiler != nil {
-			_, _, _, err := tiler.Tile(models.Request{Batch: 1, Latent: s.latent}, *t)
+			_, _, _, err := tiler.Tile(models.Request{Batch: 1, Latent: s.decodedLatents()}, *t)
 			errs.Add(err)
 		}
 	}
@@ -385,6 +405,11 @@ func (s *settled) reads() []string {
 
 // pixels is how many values a frame has.
 func (s *settled) pixels() int { return 3 * s.width * s.height }
+
+// decodedLatents is the shape of the latents that are decoded.
+func (s *settled) decodedLatents() []int {
+	return s.p.generator().DecodedLatents(s.latent, s.o.Frames)
+}
 
 // frames is how many frames the latents decode to.
 func (s *settled) frames() int { return s.o.Frames }

@@ -1,14 +1,17 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"sort"
 	"strings"
 
+	"weft/dtype"
 	"weft/fault"
 	"weft/models"
+	"weft/picture"
 	"weft/tensor"
 	"weft/textclean"
 	"weft/tokenizer"
@@ -47,6 +50,10 @@ func (p *Pipeline) readPrompt(what, text string, textLen int) (*prompt, error) {
 		for _, n := range notes {
 			out.notes = append(out.notes, what+": "+n)
 		}
+		if t.use.Clean == models.CleanGlyphs && clean == "" {
+			out.ids, out.more = append(out.ids, nil), append(out.more, Text{Encoder: t.model.Name()})
+			continue
+		}
 		ids, said, err := t.readIDs(clean, t.use.Length(textLen))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", what, err)
@@ -68,8 +75,13 @@ func (p *Pipeline) readPrompt(what, text string, textLen int) (*prompt, error) {
 
 // cleanText does what a release does to a prompt before it becomes tokens.
 func cleanText(how models.TextCleaning, text string) (clean string, notes []string) {
-	if how == models.CleanWan {
+	switch how {
+	case models.CleanWan:
 		return textclean.Wan(text)
+	case models.CleanGlyphs:
+		return textclean.Glyphs(text), nil
+	case models.CleanBlank:
+		return cmp.Or(text, " "), nil
 	}
 	return text, nil
 }
@@ -149,7 +161,7 @@ func (t *textPart) findCut(clean string, length int) (string, error) {
 // encodeTexts computes the features of each text of each video, by the names that the generator
 // has for them. The encoders run one after another, each for all videos, and the weights of one
 // leave the devices before those of the next one come.
-func (p *Pipeline) encodeTexts(ctx context.Context, d Devices, videos [][]*prompt, textLen int, places []Placement) ([][]features, Cost, error) {
+func (p *Pipeline) encodeTexts(ctx context.Context, d Devices, videos [][]*prompt, textLen int, places []Placement, shown *picture.Image) ([][]features, Cost, error) {
 	texts := make([][]features, len(videos))
 	for v, prompts := range videos {
 		for range prompts {
@@ -158,6 +170,10 @@ func (p *Pipeline) encodeTexts(ctx context.Context, d Devices, videos [][]*promp
 	}
 	var cost Cost
 	for i, t := range p.texts {
+		image, err := p.encodeTextImage(ctx, d, t, shown, places[i], &cost)
+		if err != nil {
+			return nil, cost, err
+		}
 		var inputs []map[string]*tensor.Tensor
 		var batches []textBatch
 		for _, prompts := range videos {
@@ -165,6 +181,7 @@ func (p *Pipeline) encodeTexts(ctx context.Context, d Devices, videos [][]*promp
 			if err != nil {
 				return nil, cost, err
 			}
+			b.image = image
 			in, n, err := p.readTextInputs(ctx, t, b, places[i].DType)
 			cost.BytesRead += n
 			if err != nil {
@@ -172,8 +189,7 @@ func (p *Pipeline) encodeTexts(ctx context.Context, d Devices, videos [][]*promp
 			}
 			inputs, batches = append(inputs, in), append(batches, b)
 		}
-		out, c, err := d.Forward(ctx, t.model, inputs, places[i])
-		cost.addRun(c)
+		out, err := t.runEncoder(ctx, d, inputs, batches, places[i], &cost)
 		if err != nil {
 			return nil, cost, err
 		}
@@ -184,4 +200,26 @@ func (p *Pipeline) encodeTexts(ctx context.Context, d Devices, videos [][]*promp
 		}
 	}
 	return texts, cost, nil
+}
+
+// runEncoder computes what an encoder makes of the batches, whose inputs are those of Forward. Where
+// none of them has a text, it does not run, and what it makes is zeros.
+func (t *textPart) runEncoder(ctx context.Context, d Devices, inputs []map[string]*tensor.Tensor, batches []textBatch, place Placement,
+	cost *Cost) ([]map[string]*tensor.Tensor, error) {
+	if !slices.ContainsFunc(batches, textBatch.readsText) {
+		var out []map[string]*tensor.Tensor
+		for _, b := range batches {
+			shape, err := t.outputShape(b.rows - t.use.Crop)
+			if err != nil {
+				return nil, err
+			}
+			shape = slices.Clone(shape)
+			shape[0] = len(b.ids)
+			out = append(out, map[string]*tensor.Tensor{t.use.Output: tensor.New(dtype.F32, shape...)})
+		}
+		return out, nil
+	}
+	out, c, err := d.Forward(ctx, t.model, inputs, place)
+	cost.addRun(c)
+	return out, err
 }

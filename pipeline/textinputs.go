@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
 
@@ -16,18 +17,35 @@ import (
 type textBatch struct {
 	rows int     // with those that are dropped
 	pad  int     // the id of padding
-	ids  [][]int // of each text, without padding
+	ids  [][]int // of each text, without padding; nil of one that is not read
+	// image has the rows (1, rows, width) that stand in each text in the place of one id; nil for
+	// none. ids have that id for each of them.
+	image *tensor.Tensor
+	// imageAt and endAt are where the image's rows begin in each text, and where those of the last
+	// header end.
+	imageAt, endAt []int
+}
+
+// readsText says whether any of the texts is read.
+func (b textBatch) readsText() bool {
+	return slices.ContainsFunc(b.ids, func(ids []int) bool { return ids != nil })
 }
 
 // newBatch makes the batch of some prompts for the encoder of a number.
 func (t *textPart) newBatch(prompts []*prompt, encoder, textLen int) (textBatch, error) {
-	b := textBatch{rows: t.use.Length(textLen)}
+	b := textBatch{rows: t.use.EncoderRows(textLen, t.imageRows())}
 	var err error
 	if b.pad, err = t.idOf(t.use.Pad, "fills up a text"); err != nil {
 		return b, err
 	}
 	for _, p := range prompts {
-		b.ids = append(b.ids, p.ids[encoder])
+		ids := p.ids[encoder]
+		if t.use.Image != nil {
+			if ids, err = t.expandImage(&b, ids, t.use.Length(textLen)); err != nil {
+				return b, fmt.Errorf("%s: %w", p.what, err)
+			}
+		}
+		b.ids = append(b.ids, ids)
 	}
 	return b, nil
 }
@@ -62,6 +80,9 @@ func (p *Pipeline) readTextInputs(ctx context.Context, t *textPart, b textBatch,
 	in = map[string]*tensor.Tensor{"ids": ids}
 	if t.use.Masked {
 		in["mask"] = mask
+		for i := range b.ids {
+			mask.Data[4*i*b.rows] = 1 // of a text that is not read too, whose rows nothing reads
+		}
 	}
 	if t.model.Features().TokenTable == "" {
 		return in, 0, nil
@@ -80,8 +101,12 @@ func (t *textPart) readRows(ctx context.Context, b textBatch, as dtype.DType) (o
 			ids = append(ids, b.idAt(i, row))
 		}
 	}
-	if out, n, err = t.model.ReadTokenRows(ctx, ids, as); err == nil {
-		out.Shape = []int{len(b.ids), b.rows, out.Shape[1]}
+	if out, n, err = t.model.ReadTokenRows(ctx, ids, as); err != nil {
+		return nil, n, err
+	}
+	out.Shape = []int{len(b.ids), b.rows, out.Shape[1]}
+	if b.image != nil {
+		out, err = b.putImage(out)
 	}
 	return out, n, err
 }
@@ -105,12 +130,15 @@ func (t *textPart) takeFeatures(out map[string]*tensor.Tensor, b textBatch, text
 	_, mask := b.tensors()
 	for i, f := range texts {
 		own := made.Rows(i, i+1)
+		if b.ids[i] == nil {
+			own = tensor.New(dtype.F32, own.Shape...)
+		}
 		if len(own.Shape) > 2 {
-			own = own.Slice(1, t.use.Crop, own.Shape[1])
+			own = t.keepRows(b, i, own)
 		}
 		f[t.use.Feature] = own
 		if t.use.MaskFeature != "" {
-			f[t.use.MaskFeature] = mask.Rows(i, i+1).Slice(1, t.use.Crop, b.rows)
+			f[t.use.MaskFeature] = t.keepRows(b, i, mask.Rows(i, i+1))
 		}
 	}
 	return nil
@@ -161,24 +189,25 @@ func featureOf(name string, negative bool) string {
 func (s *settled) blankTexts() features {
 	one := features{}
 	for i, t := range s.p.texts {
-		shape := []int{1, s.rows, 1}
+		rows := t.use.FeatureRows(s.rows, t.imageRows())
+		shape := []int{1, rows, 1}
 		if made, err := t.outputShape(s.rows); err == nil {
 			if shape = slices.Clone(made); len(shape) > 2 {
-				shape[1] -= t.use.Crop
+				shape[1] = rows
 			}
 		} else if width, err := s.p.contextWidth(); err == nil && i == 0 {
 			shape[2] = width
 		}
 		one[t.use.Feature] = tensor.New(dtype.F32, shape...)
 		if t.use.MaskFeature != "" {
-			mask := tensor.New(dtype.I32, 1, t.use.Length(s.rows)-t.use.Crop)
+			mask := tensor.New(dtype.I32, 1, rows)
 			for i := range mask.Elements() {
 				mask.Data[4*i] = 1
 			}
 			one[t.use.MaskFeature] = mask
 		}
 	}
-	if s.p.generator().GuidanceInput != "" && s.o.Negative == nil {
+	if s.p.generator().GuidanceInput != "" && s.o.Negative == nil || s.p.hasImageInText() {
 		return one // nothing reads a negative prompt
 	}
 	return joinTexts([]features{one, one})

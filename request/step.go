@@ -67,8 +67,9 @@ func (r Request) OfVideo(m models.Model) (step models.Request, passes int, err e
 		return step, 0, fault.New(models.ErrSize, nil, "%dx%d pixels, %d frames, batch %d make %d latent positions: more than the %d that are planned; smaller sizes or fewer frames",
 			r.Width, r.Height, r.Frames, r.Batch, n, models.MaxPositions)
 	}
-	step = r.describe(models.Request{Batch: r.Batch, Latent: latent, Text: r.TextLen, TokenTimes: r.TokenTimes})
-	if r.TokenTimes {
+	tokenTimes := r.TokenTimes || gen.Image.KeepsFirst && gen.Image.Needed
+	step = r.describe(models.Request{Batch: r.Batch, Latent: latent, Text: r.TextLen, TokenTimes: tokenTimes})
+	if tokenTimes {
 		step.Times = 2
 	}
 	switch r.CFG {

@@ -20,7 +20,8 @@ const maxFileBytes = 512 << 20
 var folderFiles = []string{"tokenizer.json", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model", "vocab.json"}
 
 // Open reads a tokenizer from one of its files, or from a folder: its tokenizer.json,
-// else its SentencePiece model, else vocab.json with merges.txt. The format of a named
+// else its SentencePiece model, else vocab.json with merges.txt. A folder with none of them whose
+// tokenizer_config.json names ByT5Tokenizer is one of bytes. The format of a named
 // file is found by its content. vocab.json and merges.txt must be in one folder, and the
 // files tokenizer_config.json, special_tokens_map.json and added_tokens.json beside them
 // are read as well.
@@ -37,6 +38,9 @@ func Open(path string) (*Tokenizer, error) {
 			continue
 		}
 		return openFile(file)
+	}
+	if t, err := openByT5(path); t != nil || err != nil {
+		return t, err
 	}
 	return nil, fault.New(ErrNotFound, Missing{path, folderFiles}, "there is no tokenizer in %s: looked for %s (with merges.txt)", path, strings.Join(folderFiles, ", "))
 }

@@ -26,6 +26,8 @@ func (f *pipelineFlags) addParts(c *cobra.Command, text, decoder bool) {
 	if text {
 		pathFlag(c, &f.files.TextEncoder, "text-encoder", "the text encoder's file or folder, where it is not in the release's folder")
 		pathFlag(c, &f.files.Tokenizer, "tokenizer", "the tokenizer's file or folder")
+		pathFlag(c, &f.files.SecondEncoder, "text-encoder-2", "the second text encoder's file or folder, for models that read two")
+		pathFlag(c, &f.files.SecondTokens, "tokenizer-2", "the second tokenizer's file or folder")
 		pathFlag(c, &f.files.ImageEncoder, "image-encoder", "the image encoder's file or folder, for models that read one")
 	}
 	if decoder {

@@ -19,7 +19,7 @@ func TestRulesSplitAsTensorParallelismSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The default rules know the names of Megatron, Wan, diffusers and LLaMA, not these.
-	otherNames := []string{"hunyuan1.5", "hunyuan1.5-byt5", "hunyuanvideo", "hunyuanvideo-cfgdistill", "t5-v1.1-xxl", "wan2.1-clip-vit-h14"}
+	otherNames := []string{"hunyuan1.5", "hunyuan1.5-byt5", "hunyuanvideo", "hunyuanvideo-cfgdistill", "hunyuanvideo-i2v", "hunyuanvideo-i2v-33ch", "t5-v1.1-xxl", "wan2.1-clip-vit-h14"}
 	for _, name := range models.Presets() {
 		m, err := models.ByName(name)
 		if err != nil {

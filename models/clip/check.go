@@ -13,7 +13,12 @@ import (
 
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
-	return models.CheckTransformer(on, m.name, m.c.Heads, "ffn_dim", m.c.FFNDim)
+	var l fault.List
+	l.Add(models.CheckTransformer(on, m.name, m.c.Heads, "ffn_dim", m.c.FFNDim))
+	if m.c.Projector > 0 {
+		l.Add(models.CheckFFN(on, "projector_dim", m.c.Projector))
+	}
+	return l.Err()
 }
 
 // Check reports every reason why a mesh cannot run a request.

@@ -1,6 +1,7 @@
-// Package clip is the two towers of CLIP that video models use: the image tower
-// of ViT-H/14, whose features Wan2.1's image-to-video model reads, and the text
-// tower of ViT-L/14, whose pooled output HunyuanVideo reads. README.md says what is
+// Package clip is the towers of CLIP and SigLIP that video models use: the image tower
+// of ViT-H/14, whose features Wan2.1's image-to-video model reads; that of ViT-L/14 within
+// LLaVA, whose rows HunyuanVideo-I2V reads in its text; SigLIP's, which HunyuanVideo-1.5 reads;
+// and the text tower of ViT-L/14, whose pooled output HunyuanVideo reads. README.md says what is
 // special about them and which splits are legal.
 package clip
 
@@ -41,7 +42,7 @@ func declareModel(name string, c Config) models.Declaration {
 	case text:
 		d.Inputs = []string{"ids", "mask"}
 	case vision:
-		d.Vision = &models.Vision{Pixels: c.ImageSize, Rows: c.Tokens(), Width: c.Dim}
+		d.Vision = &models.Vision{Pixels: c.ImageSize, Rows: c.rows(), Width: c.width(), Signed: c.Names == siglip}
 	}
 	return d
 }

@@ -17,7 +17,8 @@ type naming struct {
 	qkv                                 []string // three, or one that stacks them
 	proj, up, down, norm1, norm2        string
 	tokens, places, class, patch, first string
-	last                                string // the norm at the end of a text
+	last                                string // the norm at the end of a text, or of SigLIP's image
+	up2, down2                          string // LLaVA's layers behind the tower
 }
 
 // namesOf returns the names of the publisher that a configuration states.
@@ -31,6 +32,16 @@ func namesOf(c Config) naming {
 		n := hf("text_model.")
 		n.tokens, n.places, n.last = "text_model.embeddings.token_embedding", "text_model.embeddings.position_embedding.weight", "text_model.final_layer_norm"
 		return n
+	case c.Names == siglip:
+		n := hf("vision_model.")
+		n.places, n.patch, n.last = "vision_model.embeddings.position_embedding.weight", "vision_model.embeddings.patch_embedding", "vision_model.post_layernorm"
+		return n
+	case c.Names == llava:
+		n := hf(llavaTower)
+		n.class, n.places = llavaTower+"embeddings.class_embedding", llavaTower+"embeddings.position_embedding.weight"
+		n.patch, n.first = llavaTower+"embeddings.patch_embedding", llavaTower+"pre_layrnorm"
+		n.up2, n.down2 = "multi_modal_projector.linear_1", "multi_modal_projector.linear_2"
+		return n
 	case c.Names == "transformers":
 		n := hf("vision_model.")
 		n.class, n.places = "vision_model.embeddings.class_embedding", "vision_model.embeddings.position_embedding.weight"
@@ -40,6 +51,9 @@ func namesOf(c Config) naming {
 	return naming{block: "visual.transformer.%d.", qkv: []string{"attn.to_qkv"}, proj: "attn.proj", up: "mlp.0", down: "mlp.2", norm1: "norm1", norm2: "norm2",
 		class: "visual.cls_embedding", places: "visual.pos_embedding", patch: "visual.patch_embedding", first: "visual.pre_norm"}
 }
+
+// llavaTower begins the names of the tower in LLaVA's files.
+const llavaTower = "vision_tower.vision_model."
 
 // blockPrefix returns the prefix of the names of layer i.
 func (m *Model) blockPrefix(i int) string { return fmt.Sprintf(m.n.block, i) }
@@ -57,14 +71,20 @@ func (m *Model) Params(layers int) []models.Param {
 	table := func(name string, shape ...int) { ps = append(ps, models.Param{Name: name, Shape: shape}) }
 	if c.Tower == vision {
 		class, places := []int{1, 1, c.Dim}, []int{1, c.Tokens(), c.Dim}
-		if c.Names == "transformers" {
+		if c.Names != "wan" {
 			class, places = class[2:], places[1:]
 		}
-		table(n.class, class...)
+		if n.class != "" {
+			table(n.class, class...)
+		}
 		table(n.places, places...)
 		ps = append(ps, models.Param{Name: n.patch + ".weight", Shape: []int{c.Dim, 3, c.PatchSize, c.PatchSize}, View: []int{c.Dim, 3 * c.PatchSize * c.PatchSize},
 			Matmul: true})
-		norm(n.first)
+		if c.Names == siglip {
+			table(n.patch+".bias", c.Dim)
+		} else {
+			norm(n.first)
+		}
 	} else {
 		table(n.tokens+".weight", c.Vocab, c.Dim)
 		ps[0].Matmul = true
@@ -81,8 +101,12 @@ func (m *Model) Params(layers int) []models.Param {
 		linear(b+n.up, c.FFNDim, c.Dim)
 		linear(b+n.down, c.Dim, c.FFNDim)
 	}
-	if c.Tower == text {
+	if n.last != "" {
 		norm(n.last)
+	}
+	if c.Projector > 0 {
+		linear(n.up2, c.Projector, c.Dim)
+		linear(n.down2, c.Projector, c.Projector)
 	}
 	return ps
 }
@@ -109,7 +133,18 @@ func (m *Model) Rules() sharding.Rules {
 	rules = append(rules, sharding.Rule{Match: block + n.norm1 + ".*", Spec: whole}, sharding.Rule{Match: block + n.norm2 + ".*", Spec: whole},
 		sharding.Rule{Match: n.places, Spec: whole})
 	if m.c.Tower == vision {
-		return append(rules, sharding.Rule{Match: n.class, Spec: whole}, sharding.Rule{Match: n.patch + ".*", Spec: whole}, sharding.Rule{Match: n.first + ".*", Spec: whole})
+		rules = append(rules, sharding.Rule{Match: n.patch + ".*", Spec: whole})
+		if n.class != "" {
+			rules = append(rules, sharding.Rule{Match: n.class, Spec: whole}, sharding.Rule{Match: n.first + ".*", Spec: whole})
+		}
+		if n.last != "" {
+			rules = append(rules, sharding.Rule{Match: n.last + ".*", Spec: whole})
+		}
+		if n.up2 != "" {
+			rules = append(rules, sharding.Rule{Match: n.up2 + ".*", Spec: toFFN}, sharding.Rule{Match: n.down2 + ".weight", Spec: fromFFN},
+				sharding.Rule{Match: n.down2 + ".bias", Spec: whole})
+		}
+		return rules
 	}
 	// The table is replicated where tp does not divide the vocabulary, whose size the
 	// tokenizer decides.
@@ -118,9 +153,16 @@ func (m *Model) Rules() sharding.Rules {
 
 // Official adds the tower's name, which newer versions of transformers leave out.
 func (m *Model) Official(name string) string {
+	if m.c.Names == llava {
+		name = strings.TrimPrefix(name, "model.")
+		if own, ok := strings.CutPrefix(name, "vision_tower."); ok && !strings.HasPrefix(name, llavaTower) {
+			return llavaTower + own
+		}
+		return name
+	}
 	tower := strings.SplitAfter(m.n.block, ".")[0]
 	for _, own := range []string{"embeddings.", "encoder.", "pre_layrnorm.", "post_layernorm.", "final_layer_norm."} {
-		if m.c.Names == "transformers" && strings.HasPrefix(name, own) {
+		if m.c.Names != "wan" && strings.HasPrefix(name, own) {
 			return tower + name
 		}
 	}
@@ -131,6 +173,16 @@ func (m *Model) Official(name string) string {
 func (m *Model) Ignore() []bystander.Kind {
 	if m.c.Tower == text {
 		return []bystander.Kind{bystander.ImageTower}
+	}
+	switch m.c.Names {
+	case siglip:
+		return []bystander.Kind{{Name: "the head that pools an image", Globs: []string{"vision_model.head.*", "head.*"}}, bystander.TextTower,
+			{Name: "the factors of the loss", Globs: []string{"logit_*"}}}
+	case llava:
+		return []bystander.Kind{{Name: "the layers behind the last that is run", Globs: []string{m.blockPrefix(m.c.Layers) + "*", llavaTower + "post_layernorm.*",
+			strings.Replace(m.blockPrefix(m.c.Layers), "vision_model.", "", 1) + "*", "vision_tower.post_layernorm.*",
+			"model.vision_tower.*", "model.multi_modal_projector.*"}},
+			{Name: "the language model", Globs: []string{"language_model.*", "model.language_model.*", "lm_head.*"}}}
 	}
 	last := m.blockPrefix(m.c.Layers) + "*"
 	behind := bystander.Kind{Name: "the layers behind the last that is run", Globs: []string{last, "visual.post_norm.*", "visual.head*", "*post_layernorm.*"}}

@@ -81,8 +81,17 @@ func (s *build) listCalls() []step.Parts[*step.ProgramBuilder] {
 func (s *build) buildImageEmbed(p *step.ProgramBuilder) {
 	c, n := s.m.c, s.m.n
 	batch := strategy.SpecOf(strategy.Batch)
-	x := p.Patches(p.ExpandDim(p.Value("x"), 2), [3]int{1, c.PatchSize, c.PatchSize}, "ctyx")
+	x := p.Value("x")
+	if used := c.Grid() * c.PatchSize; used < c.ImageSize { // pixels beyond the last patch are not read
+		x = p.Slice(p.Slice(x, 2, 0, used), 3, 0, used)
+	}
+	x = p.Patches(p.ExpandDim(x, 2), [3]int{1, c.PatchSize, c.PatchSize}, "ctyx")
 	x = p.Linear(n.patch, p.Compute(x), batch)
+	if c.Names == siglip {
+		x = p.PadTo(p.Add(x, p.Weight(n.places)), 1, s.layout.Padded)
+		p.Output("tokens", p.Reshard(x, s.layout.Stream, "tokens cut over the mesh"), "")
+		return
+	}
 	class := p.Add(p.Constant(dtype.F32, 0, s.Request.Batch, 1, c.Dim), p.Weight(n.class))
 	x = p.Concat(1, p.Reshard(class, batch, "one for each image"), x)
 	x = p.Norm(n.first, p.Add(x, p.Weight(n.places)), c.Eps)
@@ -120,7 +129,10 @@ func (s *build) buildBlock(p *step.ProgramBuilder) {
 	y := attention.Attend(p.Builder, qkv[0], qkv[1], qkv[2], attention.Options{Keys: l.Tokens, Causal: c.Tower == text})
 	x = p.Add(x, p.Linear(n.proj, p.MergeDims(y, 2, 2), l.Stream))
 	act := p.Gelu
-	if c.Act == "quick_gelu" {
+	switch c.Act {
+	case "gelu_pytorch_tanh":
+		act = p.GeluTanh
+	case "quick_gelu":
 		act = func(x spmd.Tensor) spmd.Tensor { return p.Mul(x, p.Unary(program.OpSigmoid, p.Scale(x, 1.702))) }
 	}
 	p.Output("tokens", p.Add(x, p.FFN(n.up, n.down, norm(n.norm2), l.Stream, act)), "tokens")
@@ -133,9 +145,19 @@ func (s *build) gatherTokens(p *step.ProgramBuilder, x spmd.Tensor) spmd.Tensor 
 }
 
 // buildImagePost builds the program "post" of the image tower, which returns the
-// tokens as they leave the last layer that is run.
+// tokens as they leave the last layer that is run. SigLIP's are normalised; LLaVA's two layers make
+// rows of the patches.
 func (s *build) buildImagePost(p *step.ProgramBuilder) {
-	p.Output("out", s.gatherTokens(p, p.Value("tokens")), "")
+	x := p.Value("tokens")
+	if s.m.n.last != "" {
+		x = p.Norm(s.m.n.last, x, s.m.c.Eps)
+	}
+	x = s.gatherTokens(p, x)
+	if n := s.m.n; n.up2 != "" {
+		x = p.Compute(p.Slice(x, 1, 1, s.layout.Tokens))
+		x = p.FFN(n.up2, n.down2, x, strategy.SpecOf(strategy.Batch), p.Gelu)
+	}
+	p.Output("out", x, "")
 }
 
 // buildTextPost builds the program "post" of the text tower, which applies the final

@@ -137,3 +137,28 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("another tower's weights: %v", err)
 	}
 }
+
+// The towers that the fixtures lack give the one-device answer on splits: LLaVA's with its
+// projector, and SigLIP's, whose patches leave pixels over.
+func TestSplitsOfOtherTowers(t *testing.T) {
+	for _, config := range []string{
+		`{"tower": "vision", "names": "llava", "dim": 32, "ffn_dim": 48, "num_heads": 4, "num_layers": 2, "hidden_act": "quick_gelu", "image_size": 21, "patch_size": 7, "projector_dim": 24}`,
+		`{"tower": "vision", "names": "siglip", "dim": 32, "ffn_dim": 48, "num_heads": 4, "num_layers": 2, "hidden_act": "gelu_pytorch_tanh", "image_size": 30, "patch_size": 7}`,
+	} {
+		modeltest.Splits(t, modeltest.MadeUp(t, config), weft.VerifyOptions{Meshes: request.MustMeshes("tp=4", "sp=2", "tp=2,sp=2", "dp=2")})
+	}
+}
+
+// Configurations of these towers that no program runs are refused.
+func TestRefusedTowers(t *testing.T) {
+	for config, want := range map[string]string{
+		`{"tower": "vision", "names": "llava", "dim": 32, "ffn_dim": 48, "num_heads": 4, "num_layers": 2, "image_size": 21, "patch_size": 7}`:                                                          "projector_dim 0",
+		`{"tower": "vision", "names": "siglip", "dim": 32, "ffn_dim": 48, "num_heads": 4, "num_layers": 2, "image_size": 6, "patch_size": 7}`:                                                          "at least one patch",
+		`{"tower": "text", "names": "siglip", "dim": 32, "ffn_dim": 48, "num_heads": 4, "num_layers": 2}`:                                                                                              "with names \"siglip\"",
+		`{"model_type": "siglip_vision_model", "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_hidden_layers": 2, "hidden_act": "relu", "image_size": 28, "patch_size": 7}`: "hidden_act",
+	} {
+		if _, err := models.FromConfig([]byte(config), "config.json"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", config, err, want)
+		}
+	}
+}

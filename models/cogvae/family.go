@@ -38,7 +38,7 @@ func declareModel(name string, c Config) models.Declaration {
 		Features: models.Features{
 			CheckSplit: m.pictures.CheckSplit,
 			Variants:   m.pictures.Runs,
-			Decoder:    &models.Decoder{VideoShape: m.pictures.VideoShape},
+			Decoder:    &models.Decoder{VideoShape: m.pictures.VideoShape, Statistics: &models.LatentStatistics{Scale: c.encodeFactor()}},
 			Tiled:      &models.Tiled{Tile: m.pictures.Tile, Finish: vae.BoundLogvar, Release: m.releasedTiles()},
 			Frames:     &models.FrameReader{Request: m.pictures.FrameRequest, FeedStatic: m.FeedStatic},
 		},

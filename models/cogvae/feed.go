@@ -23,9 +23,13 @@ func (m *Model) Feed(g *graph.Graph, _ models.Request, inputs map[string]*tensor
 // FeedStatic makes the graph's input that is no frame: the factor that latents are multiplied by
 // before they are decoded, or once they are encoded.
 func (m *Model) FeedStatic(g *graph.Graph) (map[string]*tensor.Tensor, error) {
-	encode := m.c.Scale
-	if m.c.InvertsScale {
-		encode = 1 / m.c.Scale
+	return vae.FeedFactor(g, 1/m.c.Scale, m.c.encodeFactor())
+}
+
+// encodeFactor is what the latents of an image are multiplied by.
+func (c Config) encodeFactor() float64 {
+	if c.InvertsScale {
+		return 1 / c.Scale
 	}
-	return vae.FeedFactor(g, 1/m.c.Scale, encode)
+	return c.Scale
 }

@@ -35,7 +35,9 @@ func declareModel(name string, c Config) models.Declaration {
 		Features: models.Features{Generator: &models.Generator{
 			LatentShape: m.LatentShape, FeedStep: m.FeedStep, FeedText: m.FeedText, Velocity: m.Velocity,
 			Conditions:     &models.Conditions{Names: m.Conditions(), Check: m.CheckConditions, Feed: m.FeedConditions},
-			Image:          models.ImageUse{Unprepared: c.conditionDim() > 0},
+			Image:          c.imageUse(),
+			OnlySize:       c.onlySize(),
+			Cuts:           c.cuts(),
 			Companions:     models.Companions{Text: "t5-v1.1-xxl", Decoder: "cogvideox-vae"},
 			ReleasedPreset: c.releasedPreset(),
 			LatentOrder:    models.FramesFirst, Texts: c.texts(),
@@ -44,12 +46,8 @@ func declareModel(name string, c Config) models.Declaration {
 }
 
 // texts is how the releases read a prompt. Rows of padding are attended to, by the encoder and by
-// the model. It is empty for 1.5, of which no video is made: its patches of two latent frames ask
-// for a frame more than the autoencoder's, which nothing cuts off again.
+// the model.
 func (c Config) texts() []models.TextEncoding {
-	if c.PatchT > 0 {
-		return nil
-	}
 	return []models.TextEncoding{{End: "</s>", Pad: "<pad>", Output: "out", Feature: models.ContextFeature}}
 }
 

@@ -1,6 +1,7 @@
 package decoder
 
 import (
+	"weft/dtype"
 	"weft/fault"
 	"weft/graph"
 	"weft/mesh"
@@ -61,8 +62,12 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	return l.Err()
 }
 
-// Request reads batch and length off ids (B, L), and whether a mask is given.
+// Request reads batch and length off ids (B, L), or for a decoder whose text has rows of images off
+// rows (B, L, hidden_size), and whether a mask is given.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
+	if inputs["rows"] != nil && m.c.Images != "" {
+		return models.TextRowsRequest(inputs, m.c.Dim)
+	}
 	return models.TextRequest(m.name, inputs, m.c.Vocab, true)
 }
 
@@ -78,7 +83,7 @@ func (m *Model) Example(batch int, _ []int, seed uint64) (map[string]*tensor.Ten
 // Feed makes the graph's inputs from the inputs that Request checks, and adds the
 // rotary tables.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
-	out, err := step.FeedIDs(g, inputs)
+	out, err := feedTokens(g, r, inputs)
 	if err != nil {
 		return nil, err
 	}
@@ -89,4 +94,17 @@ func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor
 		out[cos], out[sin] = step.RotaryHalves(m.c.rotaryAngles(r.Text, global), shape[0], shape[1])
 	}
 	return out, nil
+}
+
+// feedTokens makes the graph's inputs of the tokens: ids, or rows, padded, and the mask.
+func feedTokens(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	if !r.TextRows {
+		return step.FeedIDs(g, inputs)
+	}
+	out, err := step.FeedMask(g, inputs)
+	if err != nil {
+		return nil, err
+	}
+	out["rows"], err = step.PadRows(inputs["rows"], g.Input("rows").Shape[1], dtype.F32)
+	return out, err
 }

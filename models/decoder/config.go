@@ -24,6 +24,9 @@ type Config struct {
 	// states of every layer side by side, the last one behind the final norm, each
 	// normalised over its width.
 	SkipLayers int `json:"hidden_state_skip_layer"`
+	// Images is the configuration of LLaVA's image tower, whose rows stand in the text; "" for a
+	// decoder of text alone.
+	Images string `json:"image_tower,omitempty"`
 	Gemma
 }
 
@@ -45,7 +48,8 @@ var configWords = []models.Words[Config]{
 	{
 		Of: "transformers, of several towers", Recognize: func(r *models.ConfigReader) bool { return r.Has("text_config") },
 		Within: func(r *models.ConfigReader) *models.ConfigReader {
-			r.Metadata("vision_config", "image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id", "vision_token_id",
+			r.Metadata("vision_config", "multimodal_projector_bias", "image_seq_length", "image_token_id", "video_token_id",
+				"vision_start_token_id", "vision_end_token_id", "vision_token_id",
 				"tie_word_embeddings", "image_token_index", "projector_hidden_act", "vision_feature_layer", "vision_feature_select_strategy",
 				"audio_config", "audio_token_id", "boi_token_id", "eoi_token_id", "boa_token_id", "eoa_token_id", "vocab_size", "hidden_size")
 			return r.ObjectOr("text_config")
@@ -63,6 +67,7 @@ func configKeys(c *Config) []models.Key {
 			"vision_start_token_id", "vision_end_token_id", "vision_token_id", "image_token_id", "video_token_id", "vision_config", "final_logit_softcapping",
 			"hidden_size_per_layer_input", "vocab_size_per_layer_input", "sliding_window"),
 		models.String("model_type", &c.ModelType),
+		models.String("image_tower", &c.Images),
 		models.Int("vocab_size", &c.Vocab, models.VocabBound),
 		models.Int("hidden_size", &c.Dim, models.WidthBound),
 		models.Int("intermediate_size", &c.FFNDim, models.WidthBound),
@@ -97,6 +102,9 @@ func deriveAndCheck(c *Config, r *models.ConfigReader) {
 	if kind == llama {
 		r.Read(models.FixedKeys("Llama", "attention_bias", false, "mlp_bias", false)...)
 		usual = min(2, c.Layers-1) // HunyuanVideo skips two
+	}
+	if outer != r && outer.String("model_type", "") == "llava" {
+		c.readTower(outer)
 	}
 	c.checkHeads(r)
 	if r.Gives("hidden_state_skip_layer") {
@@ -157,8 +165,10 @@ func detectConfig(c map[string]any) bool {
 }
 
 var presets = map[string]Config{
-	"reason1-7b":           {qwen, 152064, 3584, 18944, 28, 28, 4, 128, 1e-6, 1e6, 0, Gemma{}},
-	"hunyuan1.5-qwen-text": {qwen, 152064, 3584, 18944, 28, 28, 4, 128, 1e-6, 1e6, 2, Gemma{}},
-	"hunyuan-llama3-8b":    {llama, 128320, 4096, 14336, 32, 32, 8, 128, 1e-5, 5e5, 2, Gemma{}},
-	"ltx2.5-gemma4-12b":    {gemma, 262144, 3840, 15360, 48, 16, 8, 256, 1e-6, 1e4, 0, Gemma{usualLayerTypes(48), 1024, 512, 1, 1e6, 0.25}},
+	"reason1-7b":           {qwen, 152064, 3584, 18944, 28, 28, 4, 128, 1e-6, 1e6, 0, "", Gemma{}},
+	"hunyuan1.5-qwen-text": {qwen, 152064, 3584, 18944, 28, 28, 4, 128, 1e-6, 1e6, 2, "", Gemma{}},
+	"hunyuan-llama3-8b":    {llama, 128320, 4096, 14336, 32, 32, 8, 128, 1e-5, 5e5, 2, "", Gemma{}},
+	// Its image tower is the preset llava-clip-l-336.
+	"hunyuan-llava-llama3-8b": {llama, 128320, 4096, 14336, 32, 32, 8, 128, 1e-5, 5e5, 2, imageTower{1024, 4096, 16, 23, 336, 14, 4096, 1e-5, "quick_gelu"}.config(), Gemma{}},
+	"ltx2.5-gemma4-12b":       {gemma, 262144, 3840, 15360, 48, 16, 8, 256, 1e-6, 1e4, 0, "", Gemma{usualLayerTypes(48), 1024, 512, 1, 1e6, 0.25}},
 }

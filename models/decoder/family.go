@@ -35,10 +35,27 @@ func declareModel(name string, c Config) models.Declaration {
 		Ignore: []bystander.Kind{bystander.NextToken, bystander.VisionTower, bystander.AudioTower},
 		Rules:  m.Rules, Check: m.Check,
 
-		Inputs:  []string{"ids", "mask"},
+		Inputs:  m.inputs(),
 		Request: m.Request, Example: m.Example, Feed: m.Feed,
 		Graph: m.Graph,
 
-		Features: models.Features{CheckSplit: m.CheckSplit, Variants: models.TextRuns, HiddenWidth: c.Dim},
+		Features: models.Features{CheckSplit: m.CheckSplit, Variants: models.TextRuns, HiddenWidth: c.Dim, ImageTower: c.Images, TokenTable: m.tokenTable()},
 	}
+}
+
+// tokenTable is the table whose rows are looked up outside of the decoder, because an image's rows
+// stand among them; "" for a decoder of text alone, which reads ids.
+func (m *Model) tokenTable() string {
+	if m.c.Images == "" {
+		return ""
+	}
+	return m.namePrefix() + "embed_tokens.weight"
+}
+
+// inputs are what an encoding reads.
+func (m *Model) inputs() []string {
+	if m.c.Images == "" {
+		return []string{"ids", "mask"}
+	}
+	return []string{"ids", "rows", "mask"}
 }

@@ -41,6 +41,9 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 	s := &build{Step: base, m: m, layout: r.TextLayout(on, m.defaultText()), layers: r.Layers}
 	s.Padded("tokens", s.layout.Tokens, s.layout.Padded)
 	s.declareValues()
+	if r.TextRows { // the table stays in its file
+		base.DropWeight(m.namePrefix() + "embed_tokens.weight")
+	}
 	return step.Assemble(base, s.layers, step.PlainProgram, s.listCalls(), "out")
 }
 
@@ -48,7 +51,11 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 // call passes to another, with their shapes and shardings.
 func (s *build) declareValues() {
 	c, l, b := s.m.c, s.layout, s.Request.Batch
-	s.Input(graph.Input{Name: "ids", DType: dtype.I32, Shape: []int{b, l.Padded}, Spec: l.Gathered, Step: true})
+	if s.Request.TextRows {
+		s.Input(graph.Input{Name: "rows", DType: dtype.F32, Shape: []int{b, l.Padded, c.Dim}, Spec: l.Gathered, Step: true})
+	} else {
+		s.Input(graph.Input{Name: "ids", DType: dtype.I32, Shape: []int{b, l.Padded}, Spec: l.Gathered, Step: true})
+	}
 	if s.Request.Masked {
 		s.Input(graph.Input{Name: "mask", DType: dtype.Bool, Shape: []int{b, l.Tokens}, Spec: strategy.SpecOf(strategy.Batch), Step: true})
 	}
@@ -111,7 +118,12 @@ func (s *build) resultsBeforeLastLayer() int { return s.layers - 1 + s.resultsBe
 // Gemma multiplies them by the square root of D, rounded to the compute type as in
 // training.
 func (s *build) buildEmbed(p *step.ProgramBuilder) {
-	x := p.Rows(s.m.namePrefix()+"embed_tokens", p.Value("ids"), s.layout.Stream)
+	var x spmd.Tensor
+	if s.Request.TextRows {
+		x = p.Reshard(p.Value("rows"), s.layout.Stream, "rows of tokens as the stream has them")
+	} else {
+		x = p.Rows(s.m.namePrefix()+"embed_tokens", p.Value("ids"), s.layout.Stream)
+	}
 	if s.m.c.ModelType == gemma {
 		root := p.Compute(p.Constant(dtype.F32, math.Sqrt(float64(s.m.c.Dim))))
 		x = p.Mul(x, p.Convert(root, dtype.F32))

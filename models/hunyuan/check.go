@@ -45,7 +45,7 @@ func (m *Model) Check(on *mesh.Mesh, r models.Request) error {
 	if r.Text < 0 {
 		l.Add(fault.New(models.ErrInputs, nil, "context of %d rows: want 1 or more", r.Text))
 	}
-	if r.TokenTimes {
+	if r.TokenTimes && m.c.ImageCondition != tokenReplace {
 		l.Add(fault.New(models.ErrInputs, nil, "%s reads no timestep for each token", m.name))
 	}
 	if beside := max(r.Image, r.SecondText); min(r.Image, r.SecondText) < 0 || beside > 0 && !m.c.Glyphs {

@@ -1,6 +1,7 @@
 package hunyuan
 
 import (
+	"cmp"
 	"slices"
 
 	"weft/models"
@@ -24,6 +25,9 @@ type Config struct {
 	PooledDim int     `json:"text_states_dim_2"`
 	// Guidance says that the model takes the scale of guidance as an input.
 	Guidance bool `json:"guidance_embed"`
+	// ImageCondition is how HunyuanVideo reads the image that a video begins with: latentConcat,
+	// tokenReplace, or "" for a model of text alone.
+	ImageCondition string `json:"i2v_condition_type,omitempty"`
 	// Glyphs marks HunyuanVideo-1.5. It reads rows of byT5 for the letters quoted in the
 	// text, and the latents and feature rows of an image, but no pooled text. It has double
 	// layers only.
@@ -38,6 +42,8 @@ type Config struct {
 	// file states. The tensors do not tell its releases apart: all have the same shapes.
 	Resolution string `json:"-"`
 	Task       string `json:"-"`
+	// SizeBase is the side of the square with the area of a release's videos, 0 where nothing says it.
+	SizeBase int `json:"-"`
 }
 
 // HeadDim is the width of one head.
@@ -64,20 +70,20 @@ var configWords = []models.Words[Config]{
 		Of: "diffusers, of HunyuanVideo", Recognize: isClass(diffusersClass, "num_attention_heads"), Defaults: diffusersDefaults(defaults, 2),
 		Keys: func(c *Config) []models.Key {
 			return append(diffusersKeys(c),
-				models.Fixed("image_condition_type", nil, "a text-to-video model"),
+				models.String("image_condition_type", &c.ImageCondition),
 				models.Int("in_channels", &c.In, models.ChannelBound),
 				models.Int("num_single_layers", &c.Single, models.LayerBound),
 				models.Int("pooled_projection_dim", &c.PooledDim, models.WidthBound),
 				models.Bool("guidance_embeds", &c.Guidance))
 		},
-		Derive: deriveFromDiffusers,
+		Derive: deriveImageChannels,
 	},
 	{
 		Of: "diffusers, of HunyuanVideo-1.5", Recognize: isClass(diffusersClass15, ""), Defaults: diffusersDefaults(defaults15, 1),
 		Keys: func(c *Config) []models.Key {
 			return append(diffusersKeys(c),
 				models.Fixed("use_meanflow", false, "HunyuanVideo-1.5"),
-				models.Metadata("target_size", "task_type"), // what diffusers' pipeline looks up
+				models.String("task_type", &c.Task),
 				models.Int("text_embed_2_dim", &c.GlyphDim, models.WidthBound),
 				models.Int("byt5_hidden", &c.GlyphHidden, models.WidthBound),
 				models.Int("image_embed_dim", &c.VisionDim, models.WidthBound))
@@ -104,7 +110,7 @@ var configWords = []models.Words[Config]{
 		Keys: func(c *Config) []models.Key {
 			return append(officialKeys(c),
 				models.Fixed("glyph_byT5_v2", false, "a model other than HunyuanVideo-1.5, whose _class_name is "+officialClass15+","),
-				models.Fixed("i2v_condition_type", nil, "a text-to-video model"),
+				models.String("i2v_condition_type", &c.ImageCondition),
 				models.Int("mm_single_blocks_depth", &c.Single, models.LayerBound),
 				models.Int("text_states_dim_2", &c.PooledDim, models.WidthBound),
 				models.Bool("guidance_embed", &c.Guidance))
@@ -185,7 +191,22 @@ func deriveFromDiffusers(c *Config, r *models.ConfigReader) {
 // deriveFromDiffusers15 takes the latents' channels from in_channels, which counts all that are embedded.
 func deriveFromDiffusers15(c *Config, r *models.ConfigReader) {
 	deriveFromDiffusers(c, r)
-	in := r.Int("in_channels", defaults15.embeddedChannels(), models.ChannelBound)
+	c.SizeBase = r.OptionalInt("target_size", models.SizeBound)
+	c.Resolution = resolutions[c.SizeBase]
+	c.takeLatentChannels(r, r.Int("in_channels", defaults15.embeddedChannels(), models.ChannelBound))
+}
+
+// deriveImageChannels does so for HunyuanVideo, where an image's latents are embedded with the
+// video's.
+func deriveImageChannels(c *Config, r *models.ConfigReader) {
+	deriveFromDiffusers(c, r)
+	if c.ImageCondition == latentConcat {
+		c.takeLatentChannels(r, c.In)
+	}
+}
+
+// takeLatentChannels finds how many channels latents have of in that are embedded.
+func (c *Config) takeLatentChannels(r *models.ConfigReader, in int) {
 	if c.In = (in - 1) / 2; c.embeddedChannels() != in {
 		r.Unsupported("in_channels %d: want an odd number, the latents', the image's and one more; nearest: %d or %d", in, in-1, in+1)
 	}
@@ -194,7 +215,10 @@ func deriveFromDiffusers15(c *Config, r *models.ConfigReader) {
 // deriveAndCheck reports numbers that do not fit each other.
 func deriveAndCheck(c *Config, r *models.ConfigReader) {
 	r.String("_class_name", "") // a text, if anything
-	c.Resolution, c.Task = r.String("ideal_resolution", ""), r.String("ideal_task", "")
+	c.Resolution, c.Task = cmp.Or(c.Resolution, r.String("ideal_resolution", "")), cmp.Or(c.Task, r.String("ideal_task", ""))
+	if !slices.Contains([]string{"", latentConcat, tokenReplace}, c.ImageCondition) {
+		r.Unsupported("an image condition %q: %s and %s are run", c.ImageCondition, latentConcat, tokenReplace)
+	}
 	r.Agree("in_channels", c.In, "out_channels", c.Out, "the model reads latents and gives their velocity")
 	sum := 0
 	for _, d := range c.RopeDims {
@@ -224,11 +248,20 @@ func makeDistilled() Config {
 	return c
 }
 
-var presets = map[string]Config{"hunyuanvideo": defaults, "hunyuanvideo-cfgdistill": makeDistilled(), "hunyuan1.5": defaults15}
+// makeImageToVideo makes HunyuanVideo-I2V: that of 16 channels, which reads guidance as an input, or
+// that of 33.
+func makeImageToVideo(condition string) Config {
+	c := defaults
+	c.ImageCondition, c.Guidance = condition, condition == tokenReplace
+	return c
+}
+
+var presets = map[string]Config{"hunyuanvideo": defaults, "hunyuanvideo-cfgdistill": makeDistilled(), "hunyuan1.5": defaults15,
+	"hunyuanvideo-i2v": makeImageToVideo(tokenReplace), "hunyuanvideo-i2v-33ch": makeImageToVideo(latentConcat)}
 
 // samePreset does not compare the words of the release's name.
 func samePreset(preset, c Config) bool {
-	preset.Resolution, preset.Task = c.Resolution, c.Task
+	preset.Resolution, preset.Task, preset.SizeBase = c.Resolution, c.Task, c.SizeBase
 	return preset == c
 }
 
@@ -237,6 +270,10 @@ func kindName(c Config) string {
 	switch {
 	case c.Glyphs:
 		return "hunyuan1.5"
+	case c.ImageCondition == latentConcat:
+		return "hunyuanvideo-i2v-33ch"
+	case c.ImageCondition == tokenReplace:
+		return "hunyuanvideo-i2v"
 	case c.Guidance:
 		return "hunyuanvideo-cfgdistill"
 	}

@@ -8,7 +8,9 @@ package hunyuan
 import (
 	"slices"
 
+	"weft/graph"
 	"weft/models"
+	"weft/tensor"
 )
 
 func init() {
@@ -18,7 +20,7 @@ func init() {
 		Detect: detectConfig, Config: configWords, Derive: deriveAndCheck,
 		Presets: presets, SamePreset: samePreset, KindName: kindName,
 
-		Declare: declareModel, Resolve: resolveVariant,
+		Declare: declareModel, Resolve: resolveVariant, AsRelease: asRelease,
 	})
 }
 
@@ -42,8 +44,8 @@ func declareModel(name string, c Config) models.Declaration {
 			CheckSplit: m.CheckSplit,
 			Generator: &models.Generator{
 				LatentShape: m.LatentShape, FeedStep: m.FeedStep, FeedText: m.FeedText,
-				Conditions: &models.Conditions{Names: m.Conditions(), TextNames: m.TextConditions(), Check: m.CheckConditions, Feed: m.FeedConditions},
-				Image:      models.ImageUse{Unprepared: c.Task == "i2v"}, // a text-to-video release gets zeros
+				Conditions:     &models.Conditions{Names: m.Conditions(), TextNames: m.TextConditions(), Check: m.CheckConditions, Feed: m.FeedConditions},
+				FeedFrameTimes: m.frameTimes(), Image: c.imageUse(), Cuts: c.cuts(),
 				Companions: c.companions(), ReleasedPreset: kindName(c),
 				GuidanceInput: c.guidanceInput(), Texts: c.texts(),
 				ReleaseHints: slices.DeleteFunc([]string{c.Resolution, c.Task}, func(hint string) bool { return hint == "" }),
@@ -54,8 +56,11 @@ func declareModel(name string, c Config) models.Declaration {
 
 // companions are the text encoder and the autoencoder of the release.
 func (c Config) companions() models.Companions {
-	if c.Glyphs {
+	switch {
+	case c.Glyphs:
 		return models.Companions{Text: "hunyuan1.5-qwen-text", Decoder: "hunyuan1.5-vae"}
+	case c.ImageCondition != "":
+		return models.Companions{Text: "hunyuan-llava-llama3-8b", Decoder: "hunyuan-vae"}
 	}
 	return models.Companions{Text: "hunyuan-llama3-8b", Decoder: "hunyuan-vae"}
 }
@@ -68,24 +73,10 @@ func (c Config) guidanceInput() string {
 	return ""
 }
 
-// texts are how a prompt is read by Llama, within a template whose first 95 rows are dropped, and
-// by CLIP. Of HunyuanVideo-1.5 it is not known here.
-func (c Config) texts() []models.TextEncoding {
-	if c.Glyphs {
+// frameTimes is FeedFrameTimes of a model whose first frame is an image's.
+func (m *Model) frameTimes() func(*graph.Graph, models.Request, *tensor.Tensor, []float64) (map[string]*tensor.Tensor, error) {
+	if m.c.ImageCondition != tokenReplace {
 		return nil
 	}
-	return []models.TextEncoding{
-		{Prefix: videoTemplate, Suffix: "<|eot_id|>", Pad: "<pad>", Crop: 95, Masked: true, Output: "out", Feature: models.ContextFeature, MaskFeature: "context_mask"},
-		{Encoder: "hunyuan-clip-l-text", End: "<|endoftext|>", Pad: "<|endoftext|>", Rows: 77, Output: "out", Feature: "pooled"},
-	}
+	return m.FeedFrameTimes
 }
-
-// videoTemplate stands before every prompt: PROMPT_TEMPLATE["dit-llm-encode-video"] of
-// HunyuanVideo's hyvideo/constants.py, up to the prompt.
-const videoTemplate = "<|start_header_id|>system<|end_header_id|>\n\nDescribe the video by detailing the following aspects: " +
-	"1. The main content and theme of the video." +
-	"2. The color, shape, size, texture, quantity, text, and spatial relationships of the objects." +
-	"3. Actions, events, behaviors temporal relationships, physical movement changes of the objects." +
-	"4. background environment, light, style and atmosphere." +
-	"5. camera angles, movements, and transitions used in the video:<|eot_id|>" +
-	"<|start_header_id|>user<|end_header_id|>\n\n"

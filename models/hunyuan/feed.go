@@ -23,13 +23,17 @@ func (m *Model) stepInputNames() []string {
 // Conditions lists the inputs of a step besides latents, time and text: the pooled text and
 // the guidance scale or, in 1.5, what an image gives.
 func (m *Model) Conditions() []string {
-	switch {
-	case m.c.Glyphs:
+	if m.c.Glyphs {
 		return []string{"y", "vision"}
-	case m.c.Guidance:
-		return []string{"pooled", "guidance"}
 	}
-	return []string{"pooled"}
+	names := []string{"pooled"}
+	if m.c.Guidance {
+		names = append(names, "guidance")
+	}
+	if m.c.ImageCondition == latentConcat {
+		names = append(names, "y")
+	}
+	return names
 }
 
 // TextConditions lists the inputs that belong to one text, so that a negative prompt has its own:
@@ -47,7 +51,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	in := models.Given{Model: m.name, Inputs: inputs, Reads: m.stepInputNames()}
 	x, t, context := in.Need("x", 5), in.Need("t", 1), in.Need("context", 3)
 	in.RefuseUnread(map[string]bool{"pooled": !m.c.Glyphs, "guidance": m.c.Guidance,
-		"byt5": m.c.Glyphs, "byt5_mask": m.c.Glyphs, "vision": m.c.Glyphs, "y": m.c.Glyphs})
+		"byt5": m.c.Glyphs, "byt5_mask": m.c.Glyphs, "vision": m.c.Glyphs, "y": m.c.Glyphs || m.c.ImageCondition == latentConcat})
 	if err := in.Err(); err != nil {
 		return models.Request{}, err
 	}
@@ -55,6 +59,9 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	in.OneBatch([]string{"x", "t", "context"}, r.Batch, t.Shape[0], context.Shape[0])
 	if context.Shape[1] < 1 || context.Shape[2] != m.c.TextDim {
 		in.Refuse("context is %v: want at least one row of text_states_dim %d numbers", context.Shape, m.c.TextDim)
+	}
+	if m.c.ImageCondition == tokenReplace {
+		r.TokenTimes, r.Times = true, timesOfTokens
 	}
 	in.Add(models.CheckLatent(r.Latent, m.c.In, m.c.Patch))
 	r, err := m.CheckConditions(r, inputs)
@@ -84,8 +91,11 @@ func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) 
 	}
 	for _, name := range m.Conditions() {
 		want := []int{r.Batch}
-		if name == "pooled" {
+		switch name {
+		case "pooled":
 			want = append(want, m.c.PooledDim)
+		case "y":
+			want = append(append(want, m.c.embeddedChannels()-m.c.In), r.Latent[1:]...)
 		}
 		t, err := models.Need(m.name, in, name, len(want), m.stepInputNames())
 		l.Add(err)
@@ -132,6 +142,9 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	} else {
 		in["pooled"] = normal(batch, m.c.PooledDim)
 	}
+	if m.c.ImageCondition == latentConcat {
+		in["y"] = normal(append([]int{batch, m.c.embeddedChannels() - m.c.In}, latent[1:]...)...)
+	}
 	if m.c.Guidance {
 		in["guidance"] = tensor.New(dtype.F32, batch)
 	}
@@ -148,7 +161,7 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 
 // Feed makes the graph's inputs from those Request reads.
 func (m *Model) Feed(g *graph.Graph, r models.Request, inputs map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
-	return step.Feeder{Times: "t", Text: "context", FeedText: m.FeedText, FeedTimes: step.FeedTimes, FeedConditions: m.FeedConditions}.Feed(g, r, inputs)
+	return step.Feeder{Times: "t", Text: "context", FeedText: m.FeedText, FeedTimes: m.feedTimes, FeedConditions: m.FeedConditions}.Feed(g, r, inputs)
 }
 
 // FeedConditions passes the pooled text, byT5's rows and the image's inputs through, embeds
@@ -247,11 +260,11 @@ func (m *Model) FeedText(g *graph.Graph, r models.Request, context *tensor.Tenso
 
 // LatentShape is (channels, frames, height, width) of the latents of a video. A latent
 // position stands for 8x8 pixels (1.5: 16x16) and for 4 frames, the first one for a single
-// frame.
+// frame. Where an image's latents stand beside the video's, there are those of 4 frames more.
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
-	px := 8
-	if m.c.Glyphs {
-		px = 16
+	latent, err := models.LatentShape(width, height, frames, m.c.In, m.c.pixels(), framesPerLatent, m.c.Patch)
+	if err == nil && m.c.ImageCondition == latentConcat {
+		latent[1]++
 	}
-	return models.LatentShape(width, height, frames, m.c.In, px, 4, m.c.Patch)
+	return latent, err
 }

@@ -24,6 +24,8 @@ type build struct {
 	c      Config
 	r      models.Request
 	layout layout
+	// replaced says that the tokens of given frames have a timestep of their own.
+	replaced bool
 }
 
 // layout says how the tensors of a request are sharded over a mesh.
@@ -45,12 +47,15 @@ func (m *Model) Graph(on *mesh.Mesh, r models.Request) (*graph.Graph, error) {
 		if m.c.Glyphs && r.SecondText == 0 {
 			r.SecondText = glyphRows
 		}
+		if m.c.Glyphs && m.c.Task == taskImage && r.Image == 0 {
+			r.Image = imageRows
+		}
 	}
 	base, err := step.New(m, on, r)
 	if err != nil {
 		return nil, err
 	}
-	s := &build{Step: base, c: m.c, r: r, layout: m.layOutRequest(on, r)}
+	s := &build{Step: base, c: m.c, r: r, layout: m.layOutRequest(on, r), replaced: m.replacesTokens(r)}
 	s.Padded("video tokens", s.layout.Tokens, s.layout.Padded)
 	s.declareValues()
 	double, single := m.countLayers(r.Layers)
@@ -116,6 +121,12 @@ func (s *build) declareValues() {
 	if c.Guidance {
 		s.Input(graph.Input{Name: "guidance", DType: dtype.F32, Shape: []int{b, timeWidth}, Spec: l.Batch})
 	}
+	if c.ImageCondition == latentConcat {
+		s.declareImageLatents()
+	}
+	if s.replaced {
+		s.declareGivenFrames()
+	}
 	s.RotaryTables(l.Layout, c.HeadDim())
 	s.Value("mean", step.Value{DType: dtype.F32, Shape: []int{b, c.Dim}, Spec: l.Batch})
 	s.Value("embedded", step.Value{DType: dtype.F32, Shape: []int{b, t, c.Dim}, Spec: l.Batch})
@@ -158,7 +169,10 @@ func (s *build) buildText(p *programBuilder) {
 func (s *build) buildVec(p *programBuilder) {
 	e := p.embedSines("time_in", p.Value("time"))
 	if !s.c.Glyphs {
-		e = p.Add(e, p.PreciseMLP("vector_in.in_layer", "vector_in.out_layer", p.Value("pooled"), s.layout.Batch))
+		pooled := p.PreciseMLP("vector_in.in_layer", "vector_in.out_layer", p.Value("pooled"), s.layout.Batch)
+		if e = p.Add(e, pooled); s.replaced {
+			s.buildGivenVec(p, pooled)
+		}
 	}
 	if s.c.Guidance {
 		e = p.Add(e, p.embedSines("guidance_in", p.Value("guidance")))
@@ -199,7 +213,7 @@ func (s *build) buildRefiner(text string) func(p *programBuilder) {
 func (s *build) buildPre(p *programBuilder) {
 	l := s.layout
 	x := p.Patches(p.Value("x"), s.c.Patch, "ctyx")
-	if s.r.Image > 0 {
+	if s.r.Image > 0 || s.c.ImageCondition == latentConcat {
 		x = p.Concat(2, x, p.Patches(p.Value("y"), s.c.Patch, "ctyx"))
 	}
 	x = p.Compute(p.Reshard(p.PadTo(x, 1, l.Padded), l.Stream, "tokens cut over the mesh"))
@@ -256,13 +270,14 @@ func (s *build) buildDouble(p *programBuilder) {
 		qkv := p.projectQKV(stream+"_attn", h)
 		return p.attentionParts(qkv[0], qkv[1], qkv[2], stream+"_attn_", video)
 	}
-	va, ta := p.attendJointly(stacked(p.normAndModulate(video, mod(0, 0), mod(0, 1), l.Gathered), "img", true),
+	own := p.videoModulations(mod, "img_mod.linear")
+	va, ta := p.attendJointly(stacked(p.normAndModulate(video, own(0), own(1), l.Gathered), "img", true),
 		stacked(p.normAndModulate(text, mod(1, 0), mod(1, 1), l.Batch), "txt", false))
-	video = p.Add(video, p.Mul(mod(0, 2), p.Linear("img_attn_proj", va, l.Stream)))
+	video = p.Add(video, p.Mul(own(2), p.Linear("img_attn_proj", va, l.Stream)))
 	text = p.Add(text, p.Mul(mod(1, 2), p.Linear("txt_attn_proj", ta, l.Batch)))
 
-	v, t := p.normAndModulate(video, mod(0, 3), mod(0, 4), l.Gathered), p.normAndModulate(text, mod(1, 3), mod(1, 4), l.Batch)
-	p.Output("video", p.Add(video, p.Mul(mod(0, 5), p.FFN("img_mlp.fc1", "img_mlp.fc2", v, l.Stream, p.GeluTanh))), "video")
+	v, t := p.normAndModulate(video, own(3), own(4), l.Gathered), p.normAndModulate(text, mod(1, 3), mod(1, 4), l.Batch)
+	p.Output("video", p.Add(video, p.Mul(own(5), p.FFN("img_mlp.fc1", "img_mlp.fc2", v, l.Stream, p.GeluTanh))), "video")
 	p.Output("text", p.Add(text, p.Mul(mod(1, 5), p.FFN("txt_mlp.fc1", "txt_mlp.fc2", t, l.Batch, p.GeluTanh))), "text")
 }
 
@@ -280,14 +295,15 @@ func (s *build) buildSingle(p *programBuilder) {
 	upBias := p.UnstackDim(b, 0, 3*c.Dim, c.FFNDim())
 	down := p.UnstackDim(p.Weight("linear2.weight"), 1, c.Dim, c.FFNDim())
 
-	v, t := p.normAndModulate(video, mod(0, 0), mod(0, 1), l.Gathered), p.normAndModulate(text, mod(0, 0), mod(0, 1), l.Batch)
+	own := p.videoModulations(mod, "modulation.linear")
+	v, t := p.normAndModulate(video, own(0), own(1), l.Gathered), p.normAndModulate(text, mod(0, 0), mod(0, 1), l.Batch)
 	stacked := func(h spmd.Tensor, video bool) attention.Parts {
 		y := p.Add(p.Convert(p.Builder.Linear(h, up[0], h.DType), dtype.F32), upBias[0])
 		qkv := p.Unstack(y, c.Dim, c.Dim, c.Dim)
 		return p.attentionParts(qkv[0], qkv[1], qkv[2], "", video)
 	}
 	va, ta := p.attendJointly(stacked(v, true), stacked(t, false))
-	back := func(x, h, attended spmd.Tensor, to sharding.Spec) spmd.Tensor {
+	back := func(x, h, attended spmd.Tensor, mod func(i int) spmd.Tensor, to sharding.Spec) spmd.Tensor {
 		y := p.MapRows(h, 1, p.Target().RowTile/s.r.Batch, func(h spmd.Tensor) spmd.Tensor {
 			h = p.Add(p.Convert(p.Builder.Linear(h, up[1], h.DType), dtype.F32), upBias[1])
 			return p.Builder.Linear(p.Compute(p.GeluTanh(h)), down[1], s.r.DType)
@@ -296,10 +312,10 @@ func (s *build) buildSingle(p *programBuilder) {
 		if len(y.Spec.Partial()) > 0 {
 			y = p.Reshard(y, to, "sum of the row-parallel linear2")
 		}
-		return p.Add(x, p.Mul(mod(0, 2), p.Add(p.Convert(y, dtype.F32), p.Weight("linear2.bias"))))
+		return p.Add(x, p.Mul(mod(2), p.Add(p.Convert(y, dtype.F32), p.Weight("linear2.bias"))))
 	}
-	p.Output("video", back(video, v, va, l.Stream), "video")
-	p.Output("text", back(text, t, ta, l.Batch), "text")
+	p.Output("video", back(video, v, va, own, l.Stream), "video")
+	p.Output("text", back(text, t, ta, func(i int) spmd.Tensor { return mod(0, i) }, l.Batch), "text")
 }
 
 // buildPost builds the head: the last norm, the projection, and the way back from tokens to

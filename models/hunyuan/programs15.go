@@ -41,10 +41,16 @@ func (s *build) declareGlyphsAndImage() {
 	}
 	if r.Image > 0 {
 		rows("vision", r.Image, c.VisionDim)
-		y := append([]int{r.Batch, c.embeddedChannels() - c.In}, r.Latent[1:]...)
-		s.Input(graph.Input{Name: "y", DType: dtype.F32, Shape: y, Spec: l.Batch})
+		s.declareImageLatents()
 	}
 	s.Value("refined", step.Value{DType: dtype.F32, Shape: []int{r.Batch, r.Text, c.Dim}, Spec: l.Batch, Kind: step.Stream})
+}
+
+// declareImageLatents declares the input of an image's latents, with the channel that marks the
+// frames that it gives.
+func (s *build) declareImageLatents() {
+	y := append([]int{s.r.Batch, s.c.embeddedChannels() - s.c.In}, s.r.Latent[1:]...)
+	s.Input(graph.Input{Name: "y", DType: dtype.F32, Shape: y, Spec: s.layout.Batch})
 }
 
 // addKindEmbedding adds the embedding of their kind to rows (B, n, D).

@@ -37,6 +37,20 @@ func TestSplits(t *testing.T) {
 	modeltest.Splits(t, dir, weft.VerifyOptions{Meshes: request.MustMeshes("pp=3", "pp=2,tp=2")})
 }
 
+// Both kinds of image-to-video give the one-device answer on every kind of split, also where the
+// first frame's tokens lie on several devices.
+func TestSplitsOfImages(t *testing.T) {
+	for _, kind := range []string{"token_replace", "latent_concat"} {
+		dir := modeltest.MadeUp(t, strings.Replace(odd, `"heads_num"`, `"i2v_condition_type":"`+kind+`","heads_num"`, 1))
+		meshes := "tp=2,sp=2 sp=8 dp=2,tp=4"
+		if os.Getenv("WEFT_LONG_TESTS") != "" {
+			meshes += " tp=8 sp=2 dp=2,tp=2,sp=2 pp=3 fsdp=2"
+		}
+		modeltest.Splits(t, dir, weft.VerifyOptions{Meshes: request.MustMeshes(strings.Fields(meshes)...)})
+		modeltest.Splits(t, dir, weft.VerifyOptions{Options: weft.Options{Request: request.Must("--split-residual")}, Meshes: request.MustMeshes("tp=2,sp=2")})
+	}
+}
+
 // The image's tokens of the peer's single blocks, whose stream is one.
 func TestSingleBlocks(t *testing.T) {
 	want := modeltest.Tensors(t, testdata+"hunyuan_video/expected.safetensors")
@@ -214,7 +228,8 @@ func TestRefusals(t *testing.T) {
 		want   string
 	}{
 		{strings.Replace(string(raw), `"qk_norm": true`, `"qk_norm": false`, 1), "", models.ErrVariant, "qk_norm is false"},
-		{strings.Replace(string(raw), `"qk_norm"`, `"i2v_condition_type": "token_replace", "qk_norm"`, 1), "", models.ErrVariant, "token_replace"},
+		{strings.Replace(string(raw), `"qk_norm"`, `"i2v_condition_type": "reference", "qk_norm"`, 1), "", models.ErrVariant, "token_replace"},
+		{strings.Replace(string(raw), `"qk_norm"`, `"i2v_condition_type": "latent_concat", "qk_norm"`, 1), "", checkpoint.ErrShape, "img_in.proj.weight"},
 		{strings.Replace(string(raw), `"qk_norm"`, `"glyph_byT5_v2": true, "qk_norm"`, 1), "", models.ErrVariant, "1.5"},
 		{string(raw), "byt5_in.fc1.weight", models.ErrVariant, "HunyuanVideo-1.5"},
 		{strings.Replace(string(raw), `"guidance_embed": true`, `"guidance_embed": false`, 1), "", checkpoint.ErrUnexpectedTensors, "guidance_in"},

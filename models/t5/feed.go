@@ -1,10 +1,7 @@
 package t5
 
 import (
-	"slices"
-
 	"weft/dtype"
-	"weft/fault"
 	"weft/graph"
 	"weft/models"
 	"weft/models/step"
@@ -15,30 +12,9 @@ import (
 // and notes whether a mask (B, L) is given.
 func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error) {
 	if rows := inputs["rows"]; rows != nil {
-		return m.requestOfRows(rows, inputs["mask"], inputs["ids"] != nil)
+		return models.TextRowsRequest(inputs, m.c.Dim)
 	}
 	return models.TextRequest(m.name, inputs, m.c.Vocab, true)
-}
-
-// requestOfRows reads the request off the rows of the token table that the ids stand for.
-func (m *Model) requestOfRows(rows, mask *tensor.Tensor, ids bool) (models.Request, error) {
-	var l fault.List
-	if len(rows.Shape) != 3 || rows.Shape[2] != m.c.Dim || rows.Elements() == 0 || !rows.DType.IsFloat() {
-		return models.Request{}, fault.New(models.ErrInputs, nil, "rows are %v: want (batch, tokens, %d) of a floating-point type", rows, m.c.Dim)
-	}
-	r := models.Request{Batch: rows.Shape[0], Text: rows.Shape[1], TextRows: true, Masked: mask != nil}
-	if ids {
-		l.Add(fault.New(models.ErrInputs, nil, "ids and rows are given: rows stand in place of ids"))
-	}
-	if mask != nil {
-		if !slices.Equal(mask.Shape, rows.Shape[:2]) {
-			l.Add(fault.New(models.ErrInputs, nil, "mask is %v: want %v, a number for each of the rows", mask.Shape, rows.Shape[:2]))
-		}
-		if _, err := mask.Int64s(); err != nil {
-			l.Add(fault.New(models.ErrInputs, nil, "mask: %w", err))
-		}
-	}
-	return r, l.Err()
 }
 
 // Feed makes the graph's inputs from those Request reads.

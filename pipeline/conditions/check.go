@@ -56,7 +56,7 @@ func (ph *Phase) checkImages() error {
 	takesAny := func(u models.ImageUse) bool { return u.ReadsImages() }
 	takesLast := func(u models.ImageUse) bool { return u.TakesLast }
 	switch {
-	case r.Image != nil && !ph.use.ReadsImages() && len(ph.conditionNames()) > 0:
+	case r.Image != nil && ph.use.Unprepared:
 		l.Add(refuseImage(imageFlag, name, fmt.Sprintf("%s reads %v, which weft does not make of an image", name, ph.conditionNames()), presetsThat(takesAny)))
 	case r.Image != nil && !ph.use.ReadsImages():
 		l.Add(refuseImage(imageFlag, name, name+" makes a video of text alone and takes no image", presetsThat(takesAny)))
@@ -104,7 +104,7 @@ func (ph *Phase) checkSize() error {
 // videoShape is that of the video that is encoded, (1, 3, frames, height, width).
 func (ph *Phase) videoShape() []int {
 	frames := ph.asked.Frames
-	if ph.use.KeepsFirst {
+	if ph.use.EncodesAlone() {
 		frames = 1
 	}
 	return []int{1, 3, frames, ph.asked.Height, ph.asked.Width}
@@ -130,14 +130,14 @@ func (ph *Phase) checkAutoencoder() error {
 	}
 	req, err := reader.Request(videoInput, ph.videoShape())
 	made := slices.Clone(ph.latent)
-	if ph.use.KeepsFirst {
+	if ph.use.EncodesAlone() {
 		made[1] = 1
 	}
 	if err != nil || !slices.Equal(req.Latent, made) {
 		return refuse(p.Model.Name(), "%s makes latents %v (channels, frames, height, width) of %d frames of %dx%d, where %s reads %v: its own autoencoder is %s",
 			p.Model.Name(), req.Latent, ph.videoShape()[2], ph.asked.Width, ph.asked.Height, name, made, want)
 	}
-	if every := ph.framesPerLatent(); !ph.use.KeepsFirst && ph.use.MaskChannels != every {
+	if every := ph.framesPerLatent(); !ph.use.EncodesAlone() && ph.use.MaskChannels != every {
 		return refuse(p.Model.Name(), "%s reads %d channels of mask, one for each frame of a latent frame, and %s makes a latent frame of %d: its own autoencoder is %s",
 			name, ph.use.MaskChannels, p.Model.Name(), every, want)
 	}

@@ -55,6 +55,9 @@ func TestUseOfImages(t *testing.T) {
 		{"wan2.2-i2v-a14b", models.ImageUse{MaskChannels: 4, LatentChannels: 16, Needed: true, TakesLast: true, StepWidth: 16, StepHeight: 16}},
 		{"wan2.2-ti2v-5b", models.ImageUse{KeepsFirst: true, StepWidth: 32, StepHeight: 32}},
 		{"cogvideox-2b", models.ImageUse{}},
+		{"cogvideox-1.5-5b-i2v", models.ImageUse{LatentChannels: 16, Alone: true, Sampled: true, Needed: true, StepWidth: 16, StepHeight: 16, Offset: 2}},
+		{"hunyuanvideo-i2v", models.ImageUse{KeepsFirst: true, Needed: true, StepWidth: 16, StepHeight: 16, NoiseShare: 0.999}},
+		{"hunyuanvideo-i2v-33ch", models.ImageUse{LatentChannels: 16, MaskChannels: 1, Alone: true, MaskBehind: true, Needed: true, StepWidth: 16, StepHeight: 16, NoiseShare: 0.999}},
 	} {
 		m := presetModel(t, c.preset)
 		g := m.Features().Generator
@@ -103,8 +106,8 @@ func TestRefusals(t *testing.T) {
 		{"two images for text to video", generator("wan2.2-t2v-a14b"), size(conditions.Request{Image: im, Last: im}), []error{conditions.ErrImage},
 			[]string{"--image: wan2.2-t2v-a14b", "--last-image: wan2.2-t2v-a14b takes no image of the last frame", "these do: wan2.2-i2v-a14b"}},
 		{"an image for another family", generator("cogvideox-2b"), size(conditions.Request{Image: im}), []error{conditions.ErrImage}, []string{"takes no image"}},
-		{"an image of another family", generator("cogvideox-5b-i2v"), size(conditions.Request{Image: im}), []error{conditions.ErrImage},
-			[]string{"which weft does not make of an image"}},
+		{"an image for a release of text alone", generator("hunyuan1.5"), size(conditions.Request{Image: im}), []error{conditions.ErrImage}, []string{"takes no image"}},
+		{"no image for CogVideoX", generator("cogvideox-1.5-5b-i2v"), size(conditions.Request{}), []error{conditions.ErrImage}, []string{"makes a video of an image"}},
 		{"no image", wan21, size(conditions.Request{}), []error{conditions.ErrImage}, []string{"--image: wan2.1-i2v-14b makes a video of an image, which is not given"}},
 		{"a last image alone", generator("wan2.2-i2v-a14b"), size(conditions.Request{Last: im}), []error{conditions.ErrImage}, []string{"--image: wan2.2-i2v-a14b"}},
 		{"a last image for one image branch", wan21, size(conditions.Request{Image: im, Last: im}), []error{conditions.ErrImage},

@@ -10,7 +10,8 @@ import (
 // Features are what the denoising loop reads of the images.
 type Features struct {
 	// Conditions are denoise.Options' own: "y" (batch, mask and latent channels, frames, height,
-	// width) and "clip_fea" (batch, rows, width), as far as the generator reads them.
+	// width), in the order of the generator's latents, "clip_fea" (batch, rows, width) and "ofs"
+	// (batch), as far as the generator reads them.
 	Conditions map[string]*tensor.Tensor
 	// Kept is denoise.Options' own; nil for a generator that keeps no frame.
 	Kept *denoise.Kept
@@ -23,6 +24,7 @@ const (
 	NameOfY        = "y"
 	NameOfFeatures = "clip_fea"
 	NameOfKept     = "kept"
+	NameOfOffset   = "ofs"
 )
 
 // Tensors are the features by their names, for a file.

@@ -1,6 +1,8 @@
 package conditions
 
 import (
+	"slices"
+
 	"weft/models"
 	"weft/picture"
 )
@@ -10,7 +12,7 @@ var pillowFilters = map[int]picture.Filter{1: picture.Lanczos, 2: picture.Biline
 
 var pixelBound = models.Bound{Least: 1, Most: 1 << 12, Why: "it is a number of pixels"}
 
-const wanFolders = "the image processor of Wan's folders"
+const wanFolders = "the image processor of released folders"
 
 // ReadImageProcessor reads the preprocessor_config.json of a CLIPImageProcessor, which lies in
 // the folder image_processor of a release in diffusers' layout: how an image becomes the vision
@@ -24,13 +26,17 @@ func ReadImageProcessor(raw []byte) (p picture.VisionPreparation, notes []string
 	r.Metadata("processor_class", "_valid_processor_keys")
 	for _, key := range []string{"image_processor_type", "feature_extractor_type"} {
 		kind := r.String(key, "")
-		if kind != "" && kind != "CLIPImageProcessor" && kind != "CLIPFeatureExtractor" {
-			r.Unsupported("%s %q: %s is a CLIPImageProcessor, which resizes as Pillow does", key, kind, wanFolders)
+		if !slices.Contains([]string{"", "CLIPImageProcessor", "CLIPImageProcessorPil", "CLIPFeatureExtractor", "SiglipImageProcessor", "SiglipImageProcessorPil"}, kind) {
+			r.Unsupported("%s %q: %s is a CLIPImageProcessor or a SiglipImageProcessor, which resizes as Pillow does", key, kind, wanFolders)
 		}
 	}
-	for _, key := range []string{"do_resize", "do_rescale", "do_normalize", "do_convert_rgb"} {
+	for _, key := range []string{"do_resize", "do_rescale", "do_normalize"} {
 		r.Fixed(key, true, wanFolders)
 	}
+	if r.Has("do_convert_rgb") { // not where it is null, as pipelines convert images themselves
+		r.Fixed("do_convert_rgb", true, wanFolders)
+	}
+	r.Metadata("do_convert_rgb")
 	if x := r.Float("rescale_factor", 1./255, models.ShareSpan); x != 1./255 {
 		r.Unsupported("rescale_factor %v: %s takes bytes to numbers up to 1, by 1/255", x, wanFolders)
 	}

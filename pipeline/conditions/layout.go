@@ -33,9 +33,13 @@ func (l Layout) visionPreparation(pixels int) picture.VisionPreparation {
 // VideoSize is the size of the video that begins with an image, where nobody asks for one.
 // width and height are the release's own. A release's own code takes them as an area, and gives
 // the video the image's aspect, in that code's own arithmetic: of an image of 832x480 and that
-// area it makes 832x464. diffusers takes them as they are.
+// area it makes 832x464. diffusers takes them as they are, but for a release that chooses among
+// sizes of its own by the image's aspect (picture.BucketSize).
 func (l Layout) VideoSize(p Parts, image *picture.Image, width, height int) (int, int) {
 	use := p.use()
+	if use.SizeBase > 0 && image != nil {
+		return picture.BucketSize(image.Width, image.Height, use.SizeBase, use.StepWidth)
+	}
 	switch {
 	case l != Official || image == nil || !use.ReadsImages():
 		return width, height

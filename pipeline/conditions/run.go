@@ -17,12 +17,13 @@ import (
 // before the autoencoder's come.
 func (ph *Phase) Run(ctx context.Context) (*Features, error) {
 	f := &Features{Conditions: map[string]*tensor.Tensor{}, Notes: slices.Clone(ph.notes)}
+	f.Notes = append(f.Notes, ph.cutImage()...)
 	if ph.use.FeatureWidth > 0 {
 		rows, err := ph.encodeFeatures(ctx)
 		if err != nil {
 			return nil, err
 		}
-		f.Conditions[NameOfFeatures] = ph.forEachVideo(rows)
+		f.Conditions[ph.use.FeatureCondition()] = ph.forEachVideo(rows)
 	}
 	first, last, notes := ph.prepareFrames()
 	f.Notes = append(f.Notes, notes...)
@@ -34,9 +35,52 @@ func (ph *Phase) Run(ctx context.Context) (*Features, error) {
 		f.Kept = &denoise.Kept{Frames: []int{0}, Latents: ph.forEachVideo(latents)}
 		return f, nil
 	}
-	y := tensor.Join(1, []*tensor.Tensor{ph.mask(), latents})
-	f.Conditions[NameOfY] = ph.forEachVideo(y)
+	if ph.use.Alone {
+		latents = padFrames(latents, ph.latent[1])
+	}
+	f.Conditions[NameOfY] = ph.order().Arrange(ph.forEachVideo(ph.joinMask(latents)))
+	if ph.use.Offset != 0 {
+		f.Conditions[NameOfOffset] = ph.forEachVideo(floats([]float32{float32(ph.use.Offset)}, 1))
+	}
 	return f, nil
+}
+
+// order is how the generator arranges what has the shape of latents.
+func (ph *Phase) order() models.LatentOrder {
+	return ph.parts.Generator.Features().Generator.LatentOrder
+}
+
+// joinMask puts the mask, if there is one, in front of latents, or behind them.
+func (ph *Phase) joinMask(latents *tensor.Tensor) *tensor.Tensor {
+	switch {
+	case ph.use.MaskChannels == 0:
+		return latents
+	case ph.use.MaskBehind:
+		return tensor.Join(1, []*tensor.Tensor{latents, ph.mask()})
+	}
+	return tensor.Join(1, []*tensor.Tensor{ph.mask(), latents})
+}
+
+// padFrames puts frames of zeros behind those of t, up to so many.
+func padFrames(t *tensor.Tensor, frames int) *tensor.Tensor {
+	shape := slices.Clone(t.Shape)
+	if shape[2] = frames - shape[2]; shape[2] < 1 {
+		return t
+	}
+	return tensor.Join(2, []*tensor.Tensor{t, tensor.New(t.DType, shape...)})
+}
+
+// cutImage cuts the image to the video's size before anything is made of it, for a release whose
+// code does so, unless another fit is asked for. The notes say what is cut off.
+func (ph *Phase) cutImage() (notes []string) {
+	r := &ph.asked
+	if ph.use.SizeBase == 0 || r.Fit == picture.FitPad || r.Fit == picture.FitStretch {
+		return nil
+	}
+	frame := picture.Frame{Width: r.Width, Height: r.Height, StepWidth: ph.use.StepWidth, StepHeight: ph.use.StepHeight}
+	notes = picture.NoteAspect(r.Image, imageFlag, frame, picture.FitCrop)
+	r.Image = r.Image.FillCropped(r.Width, r.Height)
+	return notes
 }
 
 // forEachVideo repeats what was computed once along the batch.
@@ -48,6 +92,9 @@ func (ph *Phase) forEachVideo(t *tensor.Tensor) *tensor.Tensor {
 func (ph *Phase) encodeFeatures(ctx context.Context) (*tensor.Tensor, error) {
 	v := ph.parts.Vision.Model.Features().Vision
 	prepare := ph.asked.Layout.visionPreparation(v.Pixels)
+	if v.Signed {
+		prepare = picture.SigLIP(v.Pixels)
+	}
 	if own := ph.asked.VisionPreparation; own != nil {
 		prepare = *own
 	}
@@ -132,7 +179,7 @@ func (ph *Phase) encodeFrames(ctx context.Context, first, last *tensor.Tensor) (
 		return nil, err
 	}
 	want := append([]int{1}, ph.latent...)
-	if ph.use.KeepsFirst {
+	if ph.use.EncodesAlone() {
 		want[2] = 1
 	}
 	if len(parts) != want[2] {
