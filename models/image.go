@@ -23,8 +23,10 @@ type ImageUse struct {
 	Mixed *MixedFrame
 	// Needed says that the generator cannot do without an image.
 	Needed bool
-	// TakesLast says that the video's last frame may be given as well.
-	TakesLast bool
+	// TakesLast says that the video's last frame may be given as well, NeedsLast that it has to
+	// be. A generator that needs both and reads features of a vision encoder reads those of the
+	// first image and behind them those of the last one.
+	TakesLast, NeedsLast bool
 	// StepWidth and StepHeight are the pixels of which a video's width and height are
 	// multiples.
 	StepWidth, StepHeight int
@@ -35,6 +37,14 @@ type ImageUse struct {
 // ReadsImages says whether the generator reads images at all.
 func (u ImageUse) ReadsImages() bool {
 	return u.KeepsFirst || u.LatentChannels > 0 || u.FeatureWidth > 0
+}
+
+// VisionImages is how many images the vision encoder reads at once.
+func (u ImageUse) VisionImages() int {
+	if u.NeedsLast {
+		return 2
+	}
+	return 1
 }
 
 // Vision is the size of what a vision encoder reads and makes: an image "x" (batch, 3, Pixels,

@@ -151,6 +151,9 @@ func (p *Pipeline) settleDecoding(ctx context.Context, d Devices, path string, o
 			return nil, nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
+	if z, err = cutReferences(z, meta); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
 	shape, err := p.vae.Features().Decoder.VideoShape(z.Shape[1:])
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
