@@ -313,15 +313,16 @@ func withControl(c Config, every int) Config {
 
 // presets by name. A14B's experts are the same model as Wan2.1's, without its image branch.
 var presets = map[string]Config{
-	"wan2.1-t2v-1.3b":  makePreset(t2v, 1536, 8960, 12, 30, 16, 16, 0),
-	"wan2.1-t2v-14b":   makePreset(t2v, 5120, 13824, 40, 40, 16, 16, 0),
-	"wan2.1-i2v-14b":   makePreset(i2v, 5120, 13824, 40, 40, 36, 16, clipDim),
-	"wan2.1-flf2v-14b": withRows(makePreset(flf2v, 5120, 13824, 40, 40, 36, 16, clipDim), 2*clipRows),
-	"wan2.1-vace-1.3b": withControl(makePreset(vace, 1536, 8960, 12, 30, 16, 16, 0), 2),
-	"wan2.1-vace-14b":  withControl(makePreset(vace, 5120, 13824, 40, 40, 16, 16, 0), 5),
-	"wan2.2-ti2v-5b":   makePreset(ti2v, 3072, 14336, 24, 30, 48, 48, 0),
-	"wan2.2-t2v-a14b":  makePreset(t2v, 5120, 13824, 40, 40, 16, 16, 0),
-	"wan2.2-i2v-a14b":  makePreset(i2v, 5120, 13824, 40, 40, 36, 16, 0),
+	"wan2.1-t2v-1.3b":      makePreset(t2v, 1536, 8960, 12, 30, 16, 16, 0),
+	"wan2.1-t2v-14b":       makePreset(t2v, 5120, 13824, 40, 40, 16, 16, 0),
+	"wan2.1-i2v-14b":       makePreset(i2v, 5120, 13824, 40, 40, 36, 16, clipDim),
+	"wan2.1-flf2v-14b":     withRows(makePreset(flf2v, 5120, 13824, 40, 40, 36, 16, clipDim), 2*clipRows),
+	"wan2.1-vace-1.3b":     withControl(makePreset(vace, 1536, 8960, 12, 30, 16, 16, 0), 2),
+	"wan2.1-vace-14b":      withControl(makePreset(vace, 5120, 13824, 40, 40, 16, 16, 0), 5),
+	"wan2.2-vace-fun-a14b": withControl(makePreset(vace, 5120, 13824, 40, 40, 16, 16, 0), 5),
+	"wan2.2-ti2v-5b":       makePreset(ti2v, 3072, 14336, 24, 30, 48, 48, 0),
+	"wan2.2-t2v-a14b":      makePreset(t2v, 5120, 13824, 40, 40, 16, 16, 0),
+	"wan2.2-i2v-a14b":      makePreset(i2v, 5120, 13824, 40, 40, 36, 16, 0),
 }
 
 // samePreset does not compare the text's length, because diffusers' configurations do not state it.
