@@ -173,6 +173,12 @@ func TestControlRefusals(t *testing.T) {
 			}
 		}
 	}
+	for _, flag := range []string{"--conditioning-scale=1,nan", "--conditioning-scale=", "--reference="} {
+		name, _, _ := strings.Cut(flag, "=")
+		if code, stdout, stderr := weftRun(t, small("generate", vace, filepath.Join(dir, "v.avi"), flag)...); code != 2 || !strings.Contains(stdout+stderr, name) {
+			t.Errorf("%s: exit %d, %s%s", flag, code, stdout, stderr)
+		}
+	}
 	// The video is read, so no output takes its place.
 	code, stdout, _ := weftRun(t, small("generate", vace, pipelinesDir+"wan21_vace/video.png", append(slices.Concat(controlParts, controlFlags[:2]), "--force")...)...)
 	if code == 0 || !strings.Contains(stdout, "video.png") {

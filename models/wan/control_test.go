@@ -152,6 +152,28 @@ func TestPresetsHaveTheReleasesWeights(t *testing.T) {
 	}
 }
 
+// The releases' configurations, their publisher's and diffusers', are those of the presets.
+func TestReleasedConfigs(t *testing.T) {
+	const official = `{"_diffusers_version":"0.30.0","dim":5120,"eps":1e-06,"ffn_dim":13824,"freq_dim":256,"num_heads":40,"num_layers":40,"out_dim":16,"text_len":512,`
+	const diffusers = `{"_diffusers_version":"0.34.0.dev0","attention_head_dim":128,"cross_attn_norm":true,"eps":1e-06,"ffn_dim":13824,"freq_dim":256,"num_attention_heads":40,"num_layers":40,
+		"out_channels":16,"patch_size":[1,2,2],"qk_norm":"rms_norm_across_heads","rope_max_seq_len":1024,"text_dim":4096,`
+	small := strings.NewReplacer(`"dim":5120`, `"dim":1536`, "13824", "8960", `"num_heads":40,"num_layers":40`, `"num_heads":12,"num_layers":30`).Replace(official)
+	for config, want := range map[string]string{
+		official + `"_class_name":"WanModel","in_dim":36,"model_type":"flf2v"}`:                                                                         "wan2.1-flf2v-14b",
+		diffusers + `"_class_name":"WanTransformer3DModel","added_kv_proj_dim":5120,"image_dim":1280,"in_channels":36,"pos_embed_seq_len":514}`:         "wan2.1-flf2v-14b",
+		diffusers + `"_class_name":"WanTransformer3DModel","added_kv_proj_dim":5120,"image_dim":1280,"in_channels":36,"pos_embed_seq_len":null}`:        "wan2.1-i2v-14b",
+		official + `"_class_name":"VaceWanModel","in_dim":16,"model_type":"vace","vace_in_dim":96,"vace_layers":[0,5,10,15,20,25,30,35]}`:               "wan2.1-vace-14b",
+		small + `"_class_name":"VaceWanModel","in_dim":16,"model_type":"t2v","vace_in_dim":96,"vace_layers":[0,2,4,6,8,10,12,14,16,18,20,22,24,26,28]}`: "wan2.1-vace-1.3b",
+		diffusers + `"_class_name":"WanVACETransformer3DModel","added_kv_proj_dim":null,"image_dim":null,"in_channels":16,"pos_embed_seq_len":null,"vace_in_channels":96,
+			"vace_layers":[0,5,10,15,20,25,30,35]}`: "wan2.1-vace-14b",
+	} {
+		m, notes, err := models.Describe([]byte(config), "config.json")
+		if err != nil || m.Name() != want || len(notes) > 0 {
+			t.Errorf("%s: %v %q %v, want %s", config, m, notes, err, want)
+		}
+	}
+}
+
 // official is a folder with the weights of a small one under their official names.
 func official(t *testing.T, dir, config string) string {
 	t.Helper()

@@ -5,7 +5,10 @@
 // and which splits are legal.
 package wan
 
-import "weft/models"
+import (
+	"weft/internal/bystander"
+	"weft/models"
+)
 
 func init() {
 	models.Register(models.Family[Config]{
@@ -29,6 +32,7 @@ func declareModel(name string, c Config) models.Declaration {
 	m := &Model{name, c}
 	d := models.Declaration{
 		Params: m.Params, Official: diffusersNames.Official, Rules: m.Rules, Check: m.Check,
+		Ignore: []bystander.Kind{bystander.RepackName},
 
 		Inputs:  []string{"x", "t", "t_tokens", "context", "y", "clip_fea", nameOfControl, nameOfScale},
 		Request: m.Request, Example: m.Example, Feed: m.Feed,
