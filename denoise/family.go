@@ -27,7 +27,7 @@ func familyOf(m models.Model) (family, error) {
 // second kind.
 func (f family) conditionNames() (shared, own []string, eachText bool) {
 	if c := f.Conditions; c != nil {
-		return slices.Clone(c.Names), slices.Clone(c.TextNames), len(c.TextNames) > 0
+		return slices.Concat(c.Names, c.Optional), slices.Clone(c.TextNames), len(c.TextNames) > 0
 	}
 	return nil, nil, false
 }

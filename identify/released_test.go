@@ -344,6 +344,9 @@ func TestReleasedExtras(t *testing.T) {
 		{"hunyuanvideo", "model.", []string{"vae.x", "text_encoders.llama.transformer.model.norm.weight", "text_encoders.clip_l.transformer.text_model.x", "clip_vision.y"}},
 		{"cogvideox-5b", "transformer.", []string{"vae.encoder.conv_in.conv.weight", "text_encoder.shared.weight"}},
 		{"wan2.2-ti2v-5b", "module.", []string{"n_averaged", "ema.head.head.bias", "step"}},
+		{"wan2.1-flf2v-14b", "", []string{"model_type.Wan2_1-FLF2V-14B-720P"}},
+		{"wan2.1-vace-1.3b", "model.diffusion_model.", []string{"vae.conv1.weight", "text_encoders.umt5xxl.transformer.shared.weight"}},
+		{"wan2.1-vace-14b", "", nil}, // as ComfyUI's repack has it
 	} {
 		list := append(parameters(t, test.preset, test.prefix), small(dtype.F32, test.extras...)...)
 		m, err := weft.Open(sparse(t, "", list...))

@@ -129,6 +129,8 @@ type Generator struct {
 	Conditions *Conditions
 	// Image is what the model reads of an image that a video begins with.
 	Image ImageUse
+	// Control is what the model reads of a control video; nil for a model that reads none.
+	Control *ControlUse
 
 	Companions Companions
 	// Texts say how the generator's texts are made of a prompt, the text itself first. It is
@@ -144,8 +146,9 @@ type Generator struct {
 
 // Conditions are what a generator's steps read besides latents, a timestep and text.
 type Conditions struct {
-	// Names lists those inputs that a run needs, the same in every step.
-	Names []string
+	// Names lists those inputs that a run needs, the same in every step. Optional lists those
+	// that it may leave out.
+	Names, Optional []string
 	// TextNames lists those that belong to one text, including those that may be left out. A
 	// negative text has its own.
 	TextNames []string

@@ -15,6 +15,7 @@ const (
 	byDiffusers    = "diffusers 0.42.1"
 	byTransformers = "transformers 5.24.0"
 	byBoth         = byVidax + " and " + byDiffusers
+	byOwnCode      = "Wan2.1's own modules and " + byDiffusers
 	byEncoderPeers = byVidax + " and " + byTransformers
 )
 
@@ -28,6 +29,10 @@ var evidence = []struct {
 	{[]string{"wan2.1-t2v-1.3b", "wan2.1-t2v-14b", "wan2.2-t2v-a14b"}, Evidence{"step", byBoth, "wan21_t2v"}},
 	{[]string{"wan2.1-i2v-14b"}, Evidence{"step", byBoth, "wan21_i2v"}},
 	{[]string{"wan2.2-ti2v-5b"}, Evidence{"step", byBoth, "wan22_ti2v"}},
+	{[]string{"wan2.1-flf2v-14b"}, Evidence{"step", byOwnCode, "pipelines/wan21_flf2v"}},
+	{[]string{"wan2.1-vace-1.3b", "wan2.1-vace-14b", "wan2.2-vace-fun-a14b"}, Evidence{"step", byOwnCode, "pipelines/wan21_vace"}},
+	{[]string{"wan2.1-flf2v-14b"}, Evidence{"video", byDiffusers, "pipelines/wan21_flf2v"}},
+	{[]string{"wan2.1-vace-1.3b", "wan2.1-vace-14b"}, Evidence{"video", byDiffusers, "pipelines/wan21_vace"}},
 	{[]string{"wan2.1-t2v-1.3b", "wan2.1-t2v-14b"}, Evidence{"video", byDiffusers, "pipelines/wan21_t2v"}},
 	{[]string{"wan2.1-i2v-14b"}, Evidence{"video", byDiffusers, "pipelines/wan21_i2v"}},
 	{[]string{"wan2.2-t2v-a14b"}, Evidence{"video", byDiffusers, "pipelines/wan22_t2v_a14b"}},

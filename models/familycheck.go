@@ -215,7 +215,7 @@ func (f Family[C]) checkGenerator(l *findings, where string, d Declaration) {
 	}
 	if c := g.Conditions; c != nil {
 		l.addEmptyFields(where+"Generator.Conditions.", "Check", c.Check, "Feed", c.Feed)
-		for _, name := range slices.Concat(c.Names, c.TextNames) {
+		for _, name := range slices.Concat(c.Names, c.Optional, c.TextNames) {
 			if !slices.Contains(d.Inputs, name) {
 				l.addFinding("%sGenerator.Conditions: %q is not among Inputs %q", where, name, d.Inputs)
 			}
@@ -223,6 +223,7 @@ func (f Family[C]) checkGenerator(l *findings, where string, d Declaration) {
 	}
 	checkTexts(l, where+"Generator.Texts", g)
 	checkImageUse(l, where+"Generator.Image: ", g)
+	checkControlUse(l, where+"Generator.Control", g)
 }
 
 // checkTexts reports texts that lack what is needed, or that the generator does not read.
@@ -279,6 +280,20 @@ func checkImageUse(l *findings, where string, g *Generator) {
 	}
 	if u.ReadsImages() && (u.StepWidth < 1 || u.StepHeight < 1) {
 		l.addFinding("%sStepWidth is %d and StepHeight %d: want the pixels of which sizes are multiples", where, u.StepWidth, u.StepHeight)
+	}
+}
+
+// checkControlUse reports a control video that is read without the inputs which bring it.
+func checkControlUse(l *findings, where string, g *Generator) {
+	u := g.Control
+	if u == nil {
+		return
+	}
+	l.addEmptyFields(where+".", "Context", u.Context, "Scale", u.Scale, "Scales", u.Scales, "LatentChannels", u.LatentChannels, "MaskRows", u.MaskRows,
+		"MaskCols", u.MaskCols, "FramesPerLatent", u.FramesPerLatent, "StepWidth", u.StepWidth, "StepHeight", u.StepHeight)
+	c := g.Conditions
+	if c == nil || !slices.Contains(c.Names, u.Context) || !slices.Contains(c.Optional, u.Scale) {
+		l.addFinding("%s: %q is not among the conditions that are needed, or %q not among those that may be left out", where, u.Context, u.Scale)
 	}
 }
 

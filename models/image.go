@@ -44,8 +44,10 @@ type ImageUse struct {
 	Mixed *MixedFrame
 	// Needed says that the generator cannot do without an image.
 	Needed bool
-	// TakesLast says that the video's last frame may be given as well.
-	TakesLast bool
+	// TakesLast says that the video's last frame may be given as well, NeedsLast that it has to
+	// be. A generator that needs both and reads features of a vision encoder reads those of the
+	// first image and behind them those of the last one.
+	TakesLast, NeedsLast bool
 	// StepWidth and StepHeight are the pixels of which a video's width and height are
 	// multiples.
 	StepWidth, StepHeight int
@@ -66,6 +68,14 @@ func (u ImageUse) DrawsPosterior() bool { return u.Sampled || u.Mixed != nil }
 
 // EncodesAlone says whether the image is encoded as one frame, without the video behind it.
 func (u ImageUse) EncodesAlone() bool { return u.KeepsFirst || u.Alone }
+
+// VisionImages is how many images the vision encoder reads at once.
+func (u ImageUse) VisionImages() int {
+	if u.NeedsLast {
+		return 2
+	}
+	return 1
+}
 
 // Vision is the size of what a vision encoder reads and makes: an image "x" (batch, 3, Pixels,
 // Pixels) becomes features "out" (batch, Rows, Width). Its request has the batch alone.

@@ -75,6 +75,10 @@ var releases = []Release{
 	{Name: "wan2.1-t2v-1.3b", Preset: "wan2.1-t2v-1.3b", Source: wan21 + "wan_t2v_1_3B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "832x480", Frames: 81, FPS: 16, TextLen: 512, Negative: wanNegative},
 	{Name: "wan2.1-t2v-14b", Preset: "wan2.1-t2v-14b", Source: wan21 + "wan_t2v_14B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512, Negative: wanNegative},
 	{Name: "wan2.1-i2v-14b", Preset: "wan2.1-i2v-14b", Source: wan21 + "wan_i2v_14B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Shifts: map[string]float64{"832x480": 3, "480x832": 3}, Guidance: []float64{5}, Steps: 40, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512, Negative: wanNegative},
+	{Name: "wan2.1-flf2v-14b", Preset: "wan2.1-flf2v-14b", Source: wan21 + "__init__.py", Sampler: "unipc", WholeTimes: true, Shift: 16, Guidance: []float64{5}, Steps: 50, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512, Negative: "镜头切换，镜头晃动，" + wanNegative},
+	{Name: "wan2.1-vace-1.3b", Preset: "wan2.1-vace-1.3b", Source: wan21 + "wan_t2v_1_3B.py", Sampler: "unipc", WholeTimes: true, Shift: 16, Guidance: []float64{5}, Steps: 50, Size: "832x480", Frames: 81, FPS: 16, TextLen: 512, Negative: wanNegative},
+	{Name: "wan2.1-vace-14b", Preset: "wan2.1-vace-14b", Source: wan21 + "wan_t2v_14B.py", Sampler: "unipc", WholeTimes: true, Shift: 16, Guidance: []float64{5}, Steps: 50, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512, Negative: wanNegative},
+	{Name: "wan2.2-vace-fun-a14b", Preset: "wan2.2-vace-fun-a14b", Source: "VideoX-Fun config/wan2.2/wan_civitai_t2v.yaml and examples/wan2.2_vace_fun", Unread: []string{"sampler"}, Sampler: "euler", Shift: 12, Guidance: []float64{5, 5}, Steps: 50, Boundary: 0.875, Size: "480x832", Frames: 81, FPS: 16, TextLen: 512, Negative: wanNegative},
 	{Name: "wan2.2-t2v-a14b", Preset: "wan2.2-t2v-a14b", Source: wan22 + "wan_t2v_A14B.py", Sampler: "unipc", WholeTimes: true, Shift: 12, Guidance: []float64{4, 3}, Steps: 40, Boundary: 0.875, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512, Negative: wanNegative},
 	{Name: "wan2.2-i2v-a14b", Preset: "wan2.2-i2v-a14b", Source: wan22 + "wan_i2v_A14B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{3.5, 3.5}, Steps: 40, Boundary: 0.9, Size: "1280x720", Frames: 81, FPS: 16, TextLen: 512, Negative: wanNegative},
 	{Name: "wan2.2-ti2v-5b", Preset: "wan2.2-ti2v-5b", Source: wan22 + "wan_ti2v_5B.py", Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "1280x704", Frames: 121, FPS: 24, TextLen: 512, Negative: wanNegative},
@@ -124,6 +128,7 @@ var published = []struct {
 	also []string
 }{
 	{"wan2.1-i2v-14b", []string{"wan2.1-i2v-14b-720p", "wan2.1-i2v-14b-480p"}},
+	{"wan2.1-flf2v-14b", []string{"wan2.1-flf2v-14b-720p"}},
 	{"ltx-video-2b", []string{"ltx-video", "ltxv-2b"}},
 	{"ltx-video-13b", []string{"ltxv-13b"}},
 	{"ltx-video-0.9.0", []string{"ltx-video-0.9", "ltx-video-2b-v0.9"}},
@@ -156,4 +161,4 @@ var repositories = map[string]string{
 }
 
 // organisations lists the publishers whose names FindPreset knows.
-var organisations = []string{"wan-ai", "lightricks", "thudm", "zai-org", "tencent", "tencent-hunyuan", "hunyuanvideo-community", "nvidia", "nvidia-cosmos", "google", "a-r-r-o-w"}
+var organisations = []string{"wan-ai", "lightricks", "thudm", "zai-org", "tencent", "tencent-hunyuan", "hunyuanvideo-community", "nvidia", "nvidia-cosmos", "google", "a-r-r-o-w", "alibaba-pai"}

@@ -183,7 +183,7 @@ func encodeImage(gen *models.Generator, parts Parts, r request.Request, latent [
 	var runs []Run
 	use := gen.Image
 	if use.Vision != "" {
-		runs = append(runs, newRun(Image, use.Vision, parts.Vision, models.Request{Batch: 1, DType: r.ComputeType()}, TextMeshes))
+		runs = append(runs, newRun(Image, use.Vision, parts.Vision, models.Request{Batch: use.VisionImages(), DType: r.ComputeType()}, TextMeshes))
 	}
 	encode := models.Request{Batch: 1, Encode: true, DType: autoencoderType(r)}
 	switch {
@@ -191,6 +191,11 @@ func encodeImage(gen *models.Generator, parts Parts, r request.Request, latent [
 		return append(runs, Run{Phase: Image, Name: gen.Companions.Decoder, Passes: 1})
 	case use.LatentChannels > 0 && !use.Alone:
 		encode.Latent = latent
+	case gen.Control != nil: // what is kept of a control video, and what is made anew
+		encode.Latent = latent
+		run := newRun(Image, gen.Companions.Decoder, parts.Autoencoder, encode, picturesOf(encode))
+		run.Passes = 2
+		return append(runs, run)
 	case use.Alone, use.KeepsFirst && (r.TokenTimes || use.Needed):
 		encode.Latent = append([]int{latent[0], 1}, latent[2:]...)
 	default:

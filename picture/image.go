@@ -74,8 +74,7 @@ func Decode(b []byte, name string, maxPixels int) (im *Image, notes []string, er
 	}
 	h, err := readHeader(b, name)
 	if int64(h.Width)*int64(h.Height) > int64(maxPixels) {
-		return nil, nil, fault.New(ErrTooManyPixels, Pixels{name, h.Width, h.Height, maxPixels},
-			"%s is a %s of %dx%d pixels: at most %d are read; scale it down first", printable.Text(name), h.Format, h.Width, h.Height, maxPixels)
+		return nil, nil, tooManyPixels(name, h, maxPixels)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -146,4 +145,10 @@ func cannotDecode(name, format string, err error) error {
 		advice = "; save it as an ordinary PNG"
 	}
 	return fault.New(kind, File{name, format}, "%s cannot be read as %s: %s%s", printable.Text(name), format, printable.Text(text), advice)
+}
+
+// tooManyPixels refuses an image by the size in its header.
+func tooManyPixels(name string, h *Header, limit int) error {
+	return fault.New(ErrTooManyPixels, Pixels{name, h.Width, h.Height, limit},
+		"%s is a %s of %dx%d pixels: at most %d are read; scale it down first", printable.Text(name), h.Format, h.Width, h.Height, limit)
 }

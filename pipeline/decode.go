@@ -158,6 +158,9 @@ func (p *Pipeline) settleDecoding(ctx context.Context, d Devices, path string, o
 			return nil, nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
+	if z, err = cutReferences(z, meta); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
 	decode := p.vae.Features().Decoder.VideoShape
 	frames, surplus, err := p.generator().FramesOf(z.Shape[1:], decode)
 	if err != nil {

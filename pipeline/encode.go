@@ -13,11 +13,15 @@ func (p *Pipeline) Encode(ctx context.Context, d Devices, o Options) (*Result, e
 	s := &settled{p: p, o: o, settings: map[string]models.Setting{}}
 	var errs fault.List
 	errs.Add(s.openImages())
+	errs.Add(s.openControls())
 	s.settleSize()
 	errs.Add(s.checkOutputs())
 	if s.images.first != nil || s.images.last != nil {
 		errs.Add(s.settleLatents())
 		errs.Add(s.settleImages(d))
+	} else if s.o.asksControl() {
+		errs.Add(s.settleLatents())
+		errs.Add(s.settleControls(d))
 	}
 	errs.Add(s.settlePrompts())
 	if !p.hasImageInText() {

@@ -301,6 +301,7 @@ func (g *generation) denoiseLatents(ctx context.Context) (Cost, error) {
 	if g.latents, err = loop.VideoLatents(); err != nil {
 		return Cost{}, err
 	}
+	g.latents = withoutReferences(g.latents, g.referenceFrames())
 	if traced["latents"], err = loop.Latents(); err != nil {
 		return Cost{}, err
 	}
@@ -317,7 +318,7 @@ func (g *generation) keepStep(loop *denoise.Loop, step denoise.Step, traced map[
 	if err != nil {
 		return err
 	}
-	if err := g.state.writeLoop(state, g.d.Engine().Name, g.denoise.meshText()); err != nil {
+	if err := g.state.writeLoop(state, g.d.Engine().Name, g.denoise.meshText(), g.referenceFrames()); err != nil {
 		return err
 	}
 	if g.o.Trace && g.o.LatentsOut != "" {

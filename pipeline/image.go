@@ -109,7 +109,7 @@ func (s *settled) imageParts(d Devices) conditions.Parts {
 	if s.p.vision != nil {
 		place := Placement{DType: s.o.ComputeType(), Stream: true}
 		place.Mesh, _ = firstLegal(textMeshes(d.Count()), func(m []mesh.Axis) error {
-			return d.CheckSplit(s.p.vision, models.Request{Batch: 1}, Placement{Mesh: m, DType: place.DType})
+			return d.CheckSplit(s.p.vision, models.Request{Batch: s.p.imageUse().VisionImages()}, Placement{Mesh: m, DType: place.DType})
 		})
 		parts.Vision = s.imagePart(d, s.p.vision, place)
 	}
@@ -209,7 +209,7 @@ func (s *settled) blankConditions(f features) {
 	}
 	if use.FeatureWidth > 0 && s.p.vision != nil && s.p.vision.Features().Vision != nil {
 		v := s.p.vision.Features().Vision
-		f[use.FeatureCondition()] = tensor.New(dtype.F32, 1, v.Rows, use.FeatureWidth)
+		f[use.FeatureCondition()] = tensor.New(dtype.F32, 1, use.VisionImages()*v.Rows, use.FeatureWidth)
 	}
 	if use.KeepsFirst {
 		f[conditions.NameOfKept] = tensor.New(dtype.F32, 1, s.latent[0], 1, s.latent[2], s.latent[3])
@@ -237,6 +237,9 @@ func (g *generation) encodeImage(ctx context.Context) (Cost, error) {
 		}
 		g.notes = append(g.notes, f.Notes...)
 	}
+	if err := g.encodeControl(ctx); err != nil {
+		return g.images.cost, err
+	}
 	g.complete = true
 	return g.images.cost, g.keepFeatures()
 }
@@ -251,4 +254,5 @@ func (s *settled) askedImages(out map[string]string) {
 	if s.images.first != nil {
 		out["fit"] = fmt.Sprint(s.o.Fit)
 	}
+	s.askedControls(out)
 }

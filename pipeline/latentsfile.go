@@ -40,7 +40,7 @@ func (s *settled) readNoise(ctx context.Context) error {
 		if order == models.TokenRows && len(t.Shape) == 5 { // as the pipeline draws what it does not pack
 			return t
 		}
-		restored, err := order.Restore(t, s.latent)
+		restored, err := order.Restore(t, s.loopLatent())
 		if err == nil && t.Shape[0] != 1 {
 			err = fault.New(models.ErrInputs, nil, "%d videos: want 1", t.Shape[0])
 		}
@@ -77,7 +77,16 @@ const (
 	shapeKey = "weft_latent_shape"
 	drawKey  = "weft_decoding_draw"
 	seedKey  = "weft_seed"
+	// referencesKey is how many of the latents' first frames are those of reference images.
+	referencesKey = "weft_reference_frames"
 )
+
+// addReferences adds the number of reference images to metadata, where there are any.
+func addReferences(meta map[string]string, references int) {
+	if references > 0 {
+		meta[referencesKey] = fmt.Sprint(references)
+	}
+}
 
 // writeLatentsFile writes latents (1, channels, frames, height, width), by the names "latents"
 // and "latents_0" and so on, in the release's order, and other tensors as they are.
@@ -92,11 +101,12 @@ func (g *generation) writeLatentsFile(all map[string]*tensor.Tensor) error {
 	}
 	meta := map[string]string{"format": "pt"}
 	if order != models.ChannelsFirst {
-		meta[orderKey], meta[shapeKey] = string(order), strings.Trim(fmt.Sprint(g.latent), "[]")
+		meta[orderKey], meta[shapeKey] = string(order), strings.Trim(fmt.Sprint(g.loopLatent()), "[]")
 	}
 	if g.mix.reads {
 		meta[drawKey], meta[seedKey] = fmt.Sprint(g.decodingDraw()), fmt.Sprint(g.o.Seed)
 	}
+	addReferences(meta, g.referenceFrames())
 	return checkpoint.Write(g.o.LatentsOut, out, meta, checkpoint.WriteOptions{Force: g.o.Force})
 }
 

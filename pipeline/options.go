@@ -20,6 +20,13 @@ type Options struct {
 	// take them. Fit says how both fill the frames; "" is the release's own way.
 	Image, LastImage string
 	Fit              picture.Fit
+	// Video is a control video, Mask is white where it is made anew, and References are images that
+	// the new video refers to, for models that take them (picture.OpenVideo reads the first two).
+	// ConditioningScale is by how much they count: one number, or one for each of the model's
+	// control blocks; nil is 1.
+	Video, Mask       string
+	References        []string
+	ConditioningScale []float64
 	// NoTruncate refuses a prompt of more tokens than the text encoder reads.
 	NoTruncate bool
 	// DrawSeed draws a seed in place of the request's.

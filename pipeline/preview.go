@@ -88,7 +88,7 @@ func (g *generation) writePreview(state *denoise.State) error {
 	}
 	g.result.Files["preview"] = g.previewPath()
 	return userfile.Write(userfile.Output{Path: g.previewPath(), Force: true}, func(f *os.File) error {
-		return png.Encode(f, drawLatents(x, g.latent))
+		return png.Encode(f, drawLatents(x, g.loopLatent()))
 	})
 }
 

@@ -35,6 +35,7 @@ type settled struct {
 	noise    *tensor.Tensor            // the latents to start from, nil for the seed's
 	draws    map[string]*tensor.Tensor // the other draws that are given, nil where none may be
 	images   images
+	controls controls
 	// latentsGiven says that the latents to start from are a file's "latents".
 	latentsGiven bool
 	mix          mixing
@@ -62,6 +63,7 @@ func (p *Pipeline) settle(ctx context.Context, d Devices, o Options) (*settled, 
 func (s *settled) decide(ctx context.Context, d Devices) error {
 	var errs fault.List
 	errs.Add(s.openImages())
+	errs.Add(s.openControls())
 	size, sizeFrom := s.settleSize()
 	errs.Add(s.settleSeed())
 	errs.Add(s.checkOutputs())
@@ -73,7 +75,7 @@ func (s *settled) decide(ctx context.Context, d Devices) error {
 		return err
 	}
 	errs.Add(s.settlePrompts())
-	if err := s.settleImages(d); err != nil { // a loop without conditions would only say so again
+	if err := fault.Join(s.settleImages(d), s.settleControls(d)); err != nil { // a loop without conditions would only say so again
 		errs.Add(err)
 		return errs.Err()
 	}
@@ -82,6 +84,9 @@ func (s *settled) decide(ctx context.Context, d Devices) error {
 		defer loop.Close()
 		s.settings, s.notes = loop.Settings(), append(s.notes, loop.Notes()...)
 		s.guided = loop.Settings()["passes"].Value == 2
+		if frames, ok := s.settings["frames"]; ok && s.referenceFrames() > 0 { // the loop's has those of references
+			s.settings["frames"] = models.Setting{Value: s.o.Frames, From: frames.From}
+		}
 	}
 	errs.Add(err)
 	if s.guided {
@@ -127,6 +132,7 @@ func (s *settled) settleSize() (size, from string) {
 			s.o.Width, s.o.Height = w, h
 		}
 	}
+	from = s.fitControl(from)
 	size = fmt.Sprintf("%dx%d", s.o.Width, s.o.Height)
 	s.o.Frames = cmp.Or(s.o.Frames, s.releaseSettings().ForSize(size).Count("frames"))
 	s.rows = cmp.Or(s.o.TextLen, s.releaseSettings().Count("text_len"))
@@ -291,6 +297,7 @@ func (s *settled) texts() []*prompt {
 func (s *settled) blankFeatures() features {
 	f := s.blankTexts()
 	s.blankConditions(f)
+	s.blankControl(f)
 	return f
 }
 
@@ -314,7 +321,7 @@ func (s *settled) newLoop(d Devices, f features, onlyCheck bool) (*denoise.Loop,
 		return nil, nil, err
 	}
 	loop, err := denoise.New(experts, s.releaseSettings(), f["context"], f["negative"], denoise.Options{
-		Request: s.o.Request, Noise: noise, Draws: s.draws, FirstDraw: s.firstDraw(), Conditions: given, Kept: kept, AllowNonFinite: s.o.AllowNonFinite, OnlyCheck: onlyCheck,
+		Request: s.loopRequest(), Noise: noise, Draws: s.draws, FirstDraw: s.firstDraw(), Conditions: given, Kept: kept, AllowNonFinite: s.o.AllowNonFinite, OnlyCheck: onlyCheck,
 	})
 	return loop, den, err
 }
@@ -395,7 +402,7 @@ func (s *settled) reads() []string {
 	if s.o.Noise != "" {
 		files = append(files, s.o.Noise)
 	}
-	for _, path := range []string{s.o.Image, s.o.LastImage} {
+	for _, path := range append([]string{s.o.Image, s.o.LastImage, s.o.Video, s.o.Mask}, s.o.References...) {
 		if path != "" {
 			files = append(files, path)
 		}

@@ -345,7 +345,7 @@ func (s *stateFolder) writeFeatures(f features, kept *tensor.Tensor) error {
 
 // writeLoop keeps where the loop stands, and what it ran on. A first frame that is kept stands
 // beside the latents, as in a file of latents alone, so that Decode puts it back.
-func (s *stateFolder) writeLoop(l *denoise.State, engine, mesh string) error {
+func (s *stateFolder) writeLoop(l *denoise.State, engine, mesh string, references int) error {
 	if s.dir == "" {
 		return nil
 	}
@@ -358,6 +358,7 @@ func (s *stateFolder) writeLoop(l *denoise.State, engine, mesh string) error {
 	}
 	meta := l.Metadata()
 	meta["engine"], meta["mesh"] = engine, mesh
+	addReferences(meta, references)
 	return checkpoint.Write(s.path(latentsFile), tensors, meta, checkpoint.WriteOptions{Force: true})
 }
 

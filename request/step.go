@@ -89,6 +89,9 @@ func (r Request) OfInputs(m models.Model, shapes models.Request) (models.Request
 		if err != nil {
 			return shapes, err
 		}
+		if gen.Control != nil && len(shapes.Latent) == len(latent) {
+			latent[1] = max(latent[1], shapes.Latent[1]) // those of reference images stand before the video's
+		}
 		if !slices.Equal(latent, shapes.Latent) {
 			return shapes, fault.New(models.ErrInputs, nil, "the inputs have latents %v: %dx%d pixels and %d frames have %v", shapes.Latent, r.Width, r.Height, r.Frames, latent)
 		}

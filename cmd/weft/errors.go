@@ -21,6 +21,7 @@ import (
 	"weft/picture"
 	"weft/pipeline"
 	"weft/pipeline/conditions"
+	"weft/pipeline/control"
 	"weft/plan"
 	"weft/sampler"
 	"weft/service"
@@ -54,7 +55,7 @@ var wrongUse = []error{
 	strategy.ErrSplit, strategy.ErrNoLayers, strategy.ErrEmptyStage, strategy.ErrCosts, strategy.ErrSchedule,
 	plan.ErrOptions, plan.ErrFigure, plan.ErrNoPlan, plan.ErrPrices, plan.ErrPeer, aot.ErrOptions, aot.ErrSlice, aot.ErrMismatch, aot.ErrPlatform,
 	lora.ErrKeys, lora.ErrOtherModel, lora.ErrShape, lora.ErrAlpha, lora.ErrForm,
-	picture.ErrFit, conditions.ErrImage, conditions.ErrPart,
+	picture.ErrFit, conditions.ErrImage, conditions.ErrPart, control.ErrControl,
 	pipeline.ErrTruncated, pipeline.ErrMissingPart, pipeline.ErrWrongPart, pipeline.ErrState,
 	video.ErrEnding, video.ErrCodec, video.ErrSize, video.ErrNoFFmpeg, video.ErrRate,
 	web.ErrAddress, web.ErrNotLoopback, service.ErrTokenFile, service.ErrTLS,

@@ -44,6 +44,25 @@ func (f *pipelineFlags) addText(c *cobra.Command) {
 	})
 	pathFlag(c, &f.video.Image, "image", "a picture that the video begins with, for models that take one: PNG, JPEG or WebP")
 	pathFlag(c, &f.video.LastImage, "last-image", "a picture that the video ends with, for models that take one")
+	pathFlag(c, &f.video.Video, "video", "a control video, for models that take one: a folder of pictures, an animated PNG or a Motion JPEG .avi")
+	pathFlag(c, &f.video.Mask, "mask", "which parts of the control video are made anew, white, and which are kept, black: as many frames in the same forms (default: all are made anew)")
+	c.Flags().Func("reference", "a picture that the new video refers to, for models that take control videos; it may be given several times", func(text string) error {
+		var path pathName
+		err := path.Set(text)
+		f.video.References = append(f.video.References, string(path))
+		return err
+	})
+	c.Flags().Func("conditioning-scale", "by how much the control video counts: one number, or one for each control block, with commas between (default: 1)", func(text string) error {
+		f.video.ConditioningScale = nil
+		for one := range strings.SplitSeq(text, ",") {
+			v, err := parseFinite(one)
+			if err != nil {
+				return err
+			}
+			f.video.ConditioningScale = append(f.video.ConditioningScale, v)
+		}
+		return nil
+	})
 	c.Flags().StringVar((*string)(&f.video.Fit), "fit", string(picture.FitRelease), fmt.Sprintf("how the pictures fill the frames: %v", picture.Fits))
 	optionalNumber(c, &f.video.Strength, "strength", "how much of the given picture is in the video, up to 1, for models that mix it into the latents (default: the release's)")
 	optionalNumber(c, &f.video.ImageNoiseScale, "image-noise-scale", "noise that such a picture gets in every step (default: the release's)")

@@ -27,10 +27,16 @@ type released struct {
 	size   string
 	frames int
 	flags  []string
+	noise  string // the file of its noise; "" is "inputs"
+	// negative says that the text's negative prompt is not the release's own, and is asked for.
+	negative bool
 }
 
 // i2vParts are the parts that the folder of wan22_i2v_a14b lacks: wan21_i2v has them.
 var i2vParts = []string{"--text-encoder", pipelinesDir + "wan21_i2v/text_encoder", "--tokenizer", pipelinesDir + "wan21_i2v/tokenizer", "--vae", pipelinesDir + "wan21_i2v/vae"}
+
+// controlParts are the parts that the folders of wan21_flf2v and wan21_vace lack.
+var controlParts = slices.Concat(i2vParts, []string{"--image-encoder", pipelinesDir + "wan21_i2v/image_encoder"})
 
 var wanReleases = []released{
 	{name: "wan21_t2v", size: "64x32", frames: 9},
@@ -44,7 +50,15 @@ var wanReleases = []released{
 		flags: slices.Concat(i2vParts, []string{"--image", pipelinesDir + "wan21_i2v/image.png"})},
 	{name: "wan22_i2v_a14b", texts: "wan21_i2v", values: "expected", prefix: "last.", size: "48x32", frames: 9,
 		flags: slices.Concat(i2vParts, []string{"--image", pipelinesDir + "wan21_i2v/image.png", "--last-image", pipelinesDir + "wan22_ti2v_5b/image.png"})},
+	{name: "wan21_flf2v", texts: "wan21_i2v", values: "values", size: "48x32", frames: 9, negative: true,
+		flags: slices.Concat(controlParts, []string{"--image", pipelinesDir + "wan21_i2v/image.png", "--last-image", pipelinesDir + "wan21_flf2v/last.png"})},
+	{name: "wan21_vace", texts: "wan21_i2v", values: "values", prefix: "control.", size: "48x32", frames: 9, flags: slices.Concat(controlParts, controlFlags)},
+	{name: "wan21_vace", texts: "wan21_i2v", values: "values", prefix: "text.", size: "48x32", frames: 9, flags: controlParts, noise: "text_inputs"},
 }
+
+// controlFlags are the control video, its mask and the images that wan21_vace's video refers to.
+var controlFlags = []string{"--video", pipelinesDir + "wan21_vace/video.png", "--mask", pipelinesDir + "wan21_vace/mask", "--reference", pipelinesDir + "wan21_vace/reference_1.png",
+	"--reference", pipelinesDir + "wan21_vace/reference_2.png", "--conditioning-scale", "0.75,1.25"}
 
 // prompts reads the texts of a release's request.
 func (r released) prompts(t testing.TB) (prompt, negative string) {
@@ -77,9 +91,12 @@ func (r released) folder() string {
 // args is the command that makes the release's video into a folder.
 func (r released) args(t testing.TB, out string, more ...string) []string {
 	t.Helper()
-	prompt, _ := r.prompts(t)
+	prompt, negative := r.prompts(t)
 	args := []string{"generate", "--model", pipelinesDir + r.name, "--prompt", prompt, "--size", r.size, "--frames", fmt.Sprint(r.frames), "--steps", "4",
-		"--noise", r.folder() + "/inputs.safetensors", "--dtype", "f32", "--json", "--out", out + "/v.avi"}
+		"--noise", r.folder() + "/" + cmp.Or(r.noise, "inputs") + ".safetensors", "--dtype", "f32", "--json", "--out", out + "/v.avi"}
+	if r.negative {
+		args = append(args, "--negative", negative)
+	}
 	return slices.Concat(args, r.flags, more)
 }
 

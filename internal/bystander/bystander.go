@@ -62,6 +62,7 @@ var (
 	OpenCLIPText     = Kind{"the text tower", []string{"textual.*", "log_scale"}}
 	TextTower        = Kind{"the text tower", []string{"text_model.*", "logit_scale", "visual_projection.*", "text_projection.*"}}
 	ImageTower       = Kind{"the image tower", []string{"vision_model.*", "visual_projection.*", "text_projection.*", "logit_scale"}}
+	RepackName       = Kind{"a repack's name of its model", []string{"model_type.*"}} // "model_type.Wan2_1-FLF2V-14B-720P"
 	ComputedPosition = Kind{"positions that are computed", []string{"pos_embedder.*"}}
 )
 

@@ -18,7 +18,7 @@ func TestConfigsRefused(t *testing.T) {
 	}{
 		{`{`, models.ErrConfig, "JSON"},
 		{`{"_class_name":"FluxTransformer2DModel"}`, models.ErrUnknownModel, "FluxTransformer2DModel"},
-		{`{"_class_name":"WanModel","model_type":"vace","dim":96,"ffn_dim":192,"num_heads":4,"num_layers":2}`, models.ErrVariant, "vace"},
+		{`{"_class_name":"WanModel","model_type":"s2v","dim":96,"ffn_dim":192,"num_heads":4,"num_layers":2}`, models.ErrVariant, "speech to video"},
 		{`{"_class_name":"WanModel","dim":96,"ffn_dim":192,"num_heads":5,"num_layers":2}`, models.ErrConfig, "num_heads 5"},
 		{`{"_class_name":"WanModel","dim":96,"ffn_dim":0,"num_heads":4,"num_layers":-2}`, models.ErrConfig, "num_layers is -2"},
 		{`{"_class_name":"WanModel","dim":96,"ffn_dim":192,"num_heads":4,"num_layers":2,"qk_norm":false}`, models.ErrVariant, "qk_norm"},

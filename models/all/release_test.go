@@ -31,6 +31,10 @@ func TestSettingsOfReleases(t *testing.T) {
 		"wan2.1-t2v-1.3b":               "unipc 5 [5] 50 - 2 81",
 		"wan2.1-t2v-14b":                "unipc 5 [5] 50 - 2 81",
 		"wan2.1-i2v-14b":                "unipc 5 [5] 40 - 2 81",
+		"wan2.1-flf2v-14b":              "unipc 16 [5] 50 - 2 81",
+		"wan2.1-vace-1.3b":              "unipc 16 [5] 50 - 2 81",
+		"wan2.1-vace-14b":               "unipc 16 [5] 50 - 2 81",
+		"wan2.2-vace-fun-a14b":          "euler 12 [5 5] 50 0.875 2 81",
 		"wan2.2-t2v-a14b":               "unipc 12 [4 3] 40 0.875 2 81",
 		"wan2.2-i2v-a14b":               "unipc 5 [3.5 3.5] 40 0.9 2 81",
 		"wan2.2-ti2v-5b":                "unipc 5 [5] 50 - 2 121",
@@ -138,7 +142,8 @@ func TestFirstThatSaysWins(t *testing.T) {
 func TestNamesPeopleUse(t *testing.T) {
 	for name, want := range map[string]string{
 		"Wan-AI/Wan2.1-T2V-14B": "wan2.1-t2v-14b", "Wan-AI/Wan2.1-T2V-1.3B-Diffusers": "wan2.1-t2v-1.3b", "wan2_1_t2v_14b": "wan2.1-t2v-14b",
-		"WAN2.2-TI2V-5B": "wan2.2-ti2v-5b", "Wan-AI/Wan2.2-T2V-A14B-Diffusers": "wan2.2-t2v-a14b", "Wan2.1-I2V-14B-480P": "wan2.1-i2v-14b",
+		"WAN2.2-TI2V-5B": "wan2.2-ti2v-5b", "Wan-AI/Wan2.1-FLF2V-14B-720P": "wan2.1-flf2v-14b", "Wan-AI/Wan2.1-FLF2V-14B-720P-diffusers": "wan2.1-flf2v-14b",
+		"Wan-AI/Wan2.1-VACE-1.3B": "wan2.1-vace-1.3b", "Wan-AI/Wan2.1-VACE-14B-diffusers": "wan2.1-vace-14b", "alibaba-pai/Wan2.2-VACE-Fun-A14B": "wan2.2-vace-fun-a14b", "Wan-AI/Wan2.2-T2V-A14B-Diffusers": "wan2.2-t2v-a14b", "Wan2.1-I2V-14B-480P": "wan2.1-i2v-14b",
 		"hunyuanvideo-1.5": "hunyuan1.5", "tencent/HunyuanVideo-1.5": "hunyuan1.5", "HunyuanVideo-1.5-Diffusers-720p_t2v": "hunyuan1.5",
 		"tencent/HunyuanVideo": "hunyuanvideo-cfgdistill", "HunyuanVideo": "hunyuanvideo", "Lightricks/LTX-Video": "ltx-video-2b",
 		"Lightricks/LTX-Video-0.9.5": "ltx-video-2b", "Lightricks/LTX-Video-0.9.7-dev": "ltx-video-13b", "THUDM/CogVideoX-5b": "cogvideox-5b",

@@ -232,6 +232,7 @@ func deriveAndCheck(c *Config, r *models.ConfigReader) {
 		r.Refuse("rope dims %v add up to %d: want the %d channels of a head", c.RopeDims, sum, c.HeadDim())
 	}
 	r.Scale("mlp_width_ratio x mlp_ratio x hidden_size", models.WidthBound, c.Dim, c.MLPRatio)
+	refuseSkyReels(c, r)
 }
 
 // detectConfig says whether a config.json describes a model of this family.

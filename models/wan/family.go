@@ -1,10 +1,14 @@
-// Package wan is the diffusion transformer of Wan2.1 (text-to-video, and
-// image-to-video with a CLIP branch) and Wan2.2 (TI2V with a timestep for every
-// token, and either expert of A14B). README.md says what is special about them
+// Package wan is the diffusion transformer of Wan2.1 (text-to-video,
+// image-to-video and first-and-last-frame-to-video with a CLIP branch, and VACE with
+// a control video) and Wan2.2 (TI2V with a timestep for every token, and either
+// expert of A14B). README.md says what is special about them
 // and which splits are legal.
 package wan
 
-import "weft/models"
+import (
+	"weft/internal/bystander"
+	"weft/models"
+)
 
 func init() {
 	models.Register(models.Family[Config]{
@@ -28,8 +32,9 @@ func declareModel(name string, c Config) models.Declaration {
 	m := &Model{name, c}
 	d := models.Declaration{
 		Params: m.Params, Official: diffusersNames.Official, Rules: m.Rules, Check: m.Check,
+		Ignore: []bystander.Kind{bystander.RepackName},
 
-		Inputs:  []string{"x", "t", "t_tokens", "context", "y", "clip_fea"},
+		Inputs:  []string{"x", "t", "t_tokens", "context", "y", "clip_fea", nameOfControl, nameOfScale},
 		Request: m.Request, Example: m.Example, Feed: m.Feed,
 		Graph: m.Graph,
 
@@ -41,8 +46,9 @@ func declareModel(name string, c Config) models.Declaration {
 				// diffusers' configurations leave the length of texts open. It matters, because
 				// the model attends to the zeros that pad a text.
 				PadsText:   c.TextLen == 0,
-				Conditions: &models.Conditions{Names: m.Conditions(), Check: m.CheckConditions, Feed: m.FeedConditions},
+				Conditions: &models.Conditions{Names: m.Conditions(), Optional: m.optionalConditions(), Check: m.CheckConditions, Feed: m.FeedConditions},
 				Image:      c.imageUse(),
+				Control:    c.controlUse(),
 				Companions: c.companions(), ReleasedPreset: c.releasedPreset(),
 				Texts: texts,
 			},
@@ -77,6 +83,10 @@ func (c Config) releasedPreset() string {
 		return "wan2.2-i2v-a14b"
 	case c.ModelType == i2v:
 		return "wan2.1-i2v-14b"
+	case c.ModelType == flf2v:
+		return "wan2.1-flf2v-14b"
+	case c.ModelType == vace:
+		return "wan2.1-vace-14b"
 	}
 	return "wan2.1-t2v-14b"
 }

@@ -1,6 +1,7 @@
 package wan
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -26,7 +27,7 @@ func (m *Model) Request(inputs map[string]*tensor.Tensor) (models.Request, error
 	} else {
 		t = in.Need("t", 1)
 	}
-	in.RefuseUnread(map[string]bool{"y": m.c.ModelType == i2v, "clip_fea": m.c.ImageDim > 0})
+	in.RefuseUnread(map[string]bool{"y": m.c.readsY(), "clip_fea": m.c.ImageDim > 0, nameOfControl: m.c.ModelType == vace, nameOfScale: m.c.ModelType == vace})
 	for _, name := range m.Conditions() {
 		in.Need(name, conditionRank[name])
 	}
@@ -74,23 +75,35 @@ func (m *Model) stepInputNames() []string {
 	return append([]string{"x", "t (or t_tokens)", "context"}, m.Conditions()...)
 }
 
-// Conditions names the inputs that i2v reads of its image.
+// Conditions names the inputs that the model reads of images or of a control video.
 func (m *Model) Conditions() []string {
 	var out []string
-	if m.c.ModelType == i2v {
+	if m.c.readsY() {
 		out = append(out, "y")
 	}
 	if m.c.ImageDim > 0 {
 		out = append(out, "clip_fea")
 	}
+	if m.c.ModelType == vace {
+		out = append(out, nameOfControl)
+	}
 	return out
 }
 
+// optionalConditions names those that a run may leave out.
+func (m *Model) optionalConditions() []string {
+	if m.c.ModelType == vace {
+		return []string{nameOfScale}
+	}
+	return nil
+}
+
 // conditionRank is the number of dims of each condition.
-var conditionRank = map[string]int{"y": 5, "clip_fea": 3}
+var conditionRank = map[string]int{"y": 5, "clip_fea": 3, nameOfControl: 5}
 
 // CheckConditions reads the image rows off clip_fea (B, rows, image_dim) and
-// checks y (B, in_dim - C, F, H, W).
+// checks y (B, in_dim - C, F, H, W), vace_context (B, vace_in_dim, F, H, W) and
+// vace_scale (B, control blocks).
 func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) (models.Request, error) {
 	var l fault.List
 	for _, name := range m.Conditions() {
@@ -102,17 +115,29 @@ func (m *Model) CheckConditions(r models.Request, in map[string]*tensor.Tensor) 
 			if want := append([]int{r.Batch, m.c.ConditionDim()}, r.Latent[1:]...); !slices.Equal(t.Shape, want) {
 				l.Add(fault.New(models.ErrInputs, nil, "y is %v: want %v, x's shape with the mask's and the image's %d channels", t.Shape, want, want[1]))
 			}
+		case name == nameOfControl:
+			if want := append([]int{r.Batch, m.c.ControlDim}, r.Latent[1:]...); !slices.Equal(t.Shape, want) {
+				l.Add(fault.New(models.ErrInputs, nil, "%s is %v: want %v, x's shape with the control video's and the mask's %d channels", name, t.Shape, want, want[1]))
+			}
 		case t.Shape[0] != r.Batch || t.Shape[1] < 1 || t.Shape[2] != m.c.ImageDim:
 			l.Add(fault.New(models.ErrInputs, nil, "clip_fea is %v: want (%d, rows, %d), image_dim wide", t.Shape, r.Batch, m.c.ImageDim))
+		case m.c.ImageRows > 0 && t.Shape[1] != m.c.ImageRows:
+			l.Add(m.refuseImageRows(t.Shape[1]))
 		default:
 			r.Image = t.Shape[1]
 		}
 	}
+	if t, want := in[nameOfScale], []int{r.Batch, len(m.c.ControlLayers)}; t != nil && (!slices.Equal(t.Shape, want) || !t.DType.IsFloat()) {
+		l.Add(fault.New(models.ErrInputs, nil, "%s is %v: want %v of a floating-point type, a scale for each of %s's control blocks", nameOfScale, t, want, m.name))
+	}
 	return r, l.Err()
 }
 
-// FeedConditions passes y and clip_fea to the graph as f32.
+// FeedConditions passes y and clip_fea to the graph as f32, or a control video.
 func (m *Model) FeedConditions(g *graph.Graph, r models.Request, in map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	if m.c.ModelType == vace {
+		return m.feedControl(g, r, in)
+	}
 	out := map[string]*tensor.Tensor{}
 	for _, name := range m.Conditions() {
 		var err error
@@ -146,11 +171,15 @@ func (m *Model) Example(batch int, latent []int, seed uint64) (map[string]*tenso
 	}
 	normal := step.Normals(seed)
 	in := map[string]*tensor.Tensor{"x": normal(append([]int{batch}, latent...)...), "t": step.ExampleTimes(batch), "context": normal(batch, rows, m.c.TextDim)}
-	if m.c.ModelType == i2v {
+	if m.c.readsY() {
 		in["y"] = m.exampleCondition(normal(append([]int{batch, m.c.ConditionDim()}, latent[1:]...)...))
 	}
 	if m.c.ImageDim > 0 {
-		in["clip_fea"] = normal(batch, 9, m.c.ImageDim)
+		in["clip_fea"] = normal(batch, cmp.Or(m.c.ImageRows, 9), m.c.ImageDim)
+	}
+	if m.c.ModelType == vace {
+		in[nameOfControl] = normal(append([]int{batch, m.c.ControlDim}, latent[1:]...)...)
+		in[nameOfScale] = m.exampleScales(batch)
 	}
 	if m.c.ModelType == ti2v {
 		frames, rows, cols := m.tokenGrid(models.Request{Latent: latent})
@@ -180,6 +209,15 @@ func (m *Model) exampleCondition(y *tensor.Tensor) *tensor.Tensor {
 		}
 	}
 	return y
+}
+
+// exampleScales are scales of control blocks that all differ.
+func (m *Model) exampleScales(batch int) *tensor.Tensor {
+	scales := tensor.New(dtype.F32, batch, len(m.c.ControlLayers))
+	for i := range scales.Elements() {
+		step.Put(scales, i, 1-0.25*float64(i%4))
+	}
+	return scales
 }
 
 // Feed makes the graph's inputs from the inputs that Request checks.

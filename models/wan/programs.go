@@ -1,6 +1,7 @@
 package wan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -50,7 +51,7 @@ func (m *Model) layOutRequest(on *mesh.Mesh, r models.Request) layout {
 	if m.c.ImageDim > 0 {
 		l.image = r.Image
 		if l.image == 0 {
-			l.image = clipRows
+			l.image = cmp.Or(m.c.ImageRows, clipRows)
 		}
 	}
 	return l
@@ -83,14 +84,15 @@ func (s *build) listCalls() []step.Parts[*programBuilder] {
 			step.PartIf(s.c.ImageDim > 0, part{Program: "image", Request: true, Trace: step.Tokens("img_embed"), Define: s.buildImage}),
 		),
 		step.EachLayer(func(i int) []part {
-			return []part{{Program: "text_kv", Prefix: fmt.Sprintf("blocks.%d.cross_attn.", i), Request: true, Define: s.buildTextKV}}
+			return []part{{Program: "text_kv", Prefix: fmt.Sprintf("blocks.%d.cross_attn.", i), Request: true, Define: s.buildTextKV}, s.controlTextKV(i)}
 		}),
 		step.First(
 			part{Program: "time", Trace: s.TraceTimes(s.layout.Layout, "time_proj", 6, s.c.Dim), Define: s.buildTime},
 			part{Program: "pre", Trace: tokens("patch_embed"), Define: s.buildPre},
+			step.PartIf(s.c.ModelType == vace, part{Program: "vace_pre", Trace: tokens("vace_patch_embed"), Define: s.buildControlPre}),
 		),
 		step.EachLayer(func(i int) []part {
-			return []part{{Program: "block", Prefix: fmt.Sprintf("blocks.%d.", i), Trace: tokens(fmt.Sprintf("block_%d", i)), Define: s.buildBlock}}
+			return []part{{Program: "block", Prefix: fmt.Sprintf("blocks.%d.", i), Trace: tokens(fmt.Sprintf("block_%d", i)), Define: s.buildBlock}, s.controlBlock(i)}
 		}),
 		step.Last(part{Program: "post", Define: s.buildPost}),
 	}
@@ -112,13 +114,14 @@ func (s *build) declareValues() {
 	if c.ImageDim > 0 {
 		s.Input(graph.Input{Name: "clip_fea", DType: dtype.F32, Shape: []int{b, l.image, c.ImageDim}, Spec: batch})
 	}
+	s.declareControl()
 	s.Value("tokens", step.Value{DType: dtype.F32, Shape: []int{b, l.Padded, c.Dim}, Spec: l.Stream, Kind: step.Stream})
 	s.Value("e", step.Value{DType: dtype.F32, Shape: append(slices.Clone(l.times), c.Dim), Spec: l.modulation})
 	s.Value("e0", step.Value{DType: dtype.F32, Shape: append(slices.Clone(l.times), 6, c.Dim), Spec: l.modulation})
 	for _, v := range []struct {
 		name string
 		rows int
-	}{{"text", l.text}, {"image", l.image}} {
+	}{{"text", l.text}, {"image", l.image}, {"vace_text", l.text}} {
 		s.Value(v.name, step.Value{DType: s.r.DType, Shape: []int{b, v.rows, c.Dim}, Spec: batch})
 		for _, part := range []string{"_k", "_v"} {
 			s.Value(v.name+part, step.Value{DType: s.r.DType, Shape: []int{b, v.rows, c.Dim}, Spec: heads, Kind: step.PerLayer})
@@ -150,7 +153,11 @@ const clipEps = 1e-5
 // to (B, Li, D).
 func (s *build) buildImage(p *programBuilder) {
 	batch := strategy.SpecOf(strategy.Batch)
-	x := p.Norm("img_emb.proj.0", p.Value("clip_fea"), clipEps)
+	x := p.Value("clip_fea")
+	if s.c.ImageRows > 0 {
+		x = p.Add(x, p.Weight("img_emb.emb_pos"))
+	}
+	x = p.Norm("img_emb.proj.0", x, clipEps)
 	x = p.Gelu(p.Linear("img_emb.proj.1", p.Compute(x), batch))
 	x = p.Linear("img_emb.proj.3", p.Compute(x), batch)
 	x = p.Reshard(x, batch, "image embedding gathered: a norm over its whole width follows")
@@ -163,14 +170,13 @@ func (s *build) buildImage(p *programBuilder) {
 // a TPU would store it in another order than the attention kernel reads. The norms
 // of both keys reduce their sums of squares in one all-reduce.
 func (s *build) buildTextKV(p *programBuilder) {
+	if s.c.ImageDim == 0 {
+		s.buildTextKeys(p, "")
+		return
+	}
 	batch := strategy.SpecOf(strategy.Batch)
 	x := p.Value("text")
 	ks, ws := []spmd.Tensor{p.Linear("k", x, batch)}, []spmd.Tensor{p.Weight("norm_k.weight")}
-	if s.c.ImageDim == 0 {
-		p.Output("text_k", p.Compute(p.RMSNorms(s.c.Eps, ks, ws)[0]), "")
-		p.Output("text_v", p.Compute(p.Linear("v", x, batch)), "")
-		return
-	}
 	image := p.Value("image")
 	ks, ws = append(ks, p.Linear("k_img", image, batch)), append(ws, p.Weight("norm_k_img.weight"))
 	ks = p.normKeysTogether(ks, ws)
@@ -178,6 +184,16 @@ func (s *build) buildTextKV(p *programBuilder) {
 	p.Output("text_v", p.Compute(p.Linear("v", x, batch)), "")
 	p.Output("image_k", p.Compute(ks[1]), "")
 	p.Output("image_v", p.Compute(p.Linear("v_img", image, batch)), "")
+}
+
+// buildTextKeys builds the program that projects keys and values of the text alone, under names
+// that begin with prefix.
+func (s *build) buildTextKeys(p *programBuilder, prefix string) {
+	batch := strategy.SpecOf(strategy.Batch)
+	x := p.Value("text")
+	ks, ws := []spmd.Tensor{p.Linear("k", x, batch)}, []spmd.Tensor{p.Weight("norm_k.weight")}
+	p.Output(prefix+"text_k", p.Compute(p.RMSNorms(s.c.Eps, ks, ws)[0]), "")
+	p.Output(prefix+"text_v", p.Compute(p.Linear("v", x, batch)), "")
 }
 
 // normKeysTogether normalises tensors (B, rows, D) with different numbers of rows by
@@ -221,15 +237,21 @@ func (s *build) buildTime(p *programBuilder) {
 // buildPre builds the program that cuts latents into patches and embeds them as
 // tokens (B, Sp, D).
 func (s *build) buildPre(p *programBuilder) {
-	c, l := s.c, s.layout
 	x := p.Value("x") // B C F H W
-	if c.ConditionDim() > 0 {
+	if s.c.ConditionDim() > 0 {
 		x = p.Concat(1, x, p.Value("y"))
 	}
-	x = p.Patches(x, c.PatchSize, "ctyx")
+	p.Output("tokens", p.embedPatches("patch_embedding", x), "")
+}
+
+// embedPatches cuts latents x (B, C, F, H, W) into patches and embeds them with the linear layer
+// name: (B, Sp, D).
+func (p *programBuilder) embedPatches(name string, x spmd.Tensor) spmd.Tensor {
+	l := p.s.layout
+	x = p.Patches(x, p.s.c.PatchSize, "ctyx")
 	x = p.PadTo(x, 1, l.Padded)
 	x = p.Reshard(x, l.Stream, "tokens cut over the mesh")
-	p.Output("tokens", p.Linear("patch_embedding", p.Compute(x), l.Stream), "")
+	return p.Linear(name, p.Compute(x), l.Stream)
 }
 
 // normAndModulate computes norm(x) (1 + scale) + shift in the compute type. Where
@@ -248,8 +270,14 @@ func (p *programBuilder) modulationParts(table spmd.Tensor, at func(i int) spmd.
 // buildBlock builds the program of one layer: self-attention, cross-attention to the
 // text and the image, and FFN. The residual stream stays f32.
 func (s *build) buildBlock(p *programBuilder) {
+	p.Output("tokens", s.transformTokens(p, p.Value("tokens"), "text_k", "text_v"), "tokens")
+}
+
+// transformTokens computes a block of tokens x (B, Sp, D), with the keys and values of the text
+// under their names.
+func (s *build) transformTokens(p *programBuilder, x spmd.Tensor, textK, textV string) spmd.Tensor {
 	c, l := s.c, s.layout
-	x, e0 := p.Value("tokens"), p.Value("e0")
+	e0 := p.Value("e0")
 	cos, sin := p.Value("rope_cos"), p.Value("rope_sin")
 	part := p.modulationParts(p.Weight("modulation"), func(i int) spmd.Tensor {
 		if s.r.TokenTimes {
@@ -271,15 +299,14 @@ func (s *build) buildBlock(p *programBuilder) {
 	q = p.Linear("cross_attn.q", h, l.Gathered)
 	q = p.RMSNorms(c.Eps, []spmd.Tensor{q}, []spmd.Tensor{p.Weight("cross_attn.norm_q.weight")})[0]
 	q = p.splitHeads(p.Compute(q))
-	y = attention.Attend(p.Builder, q, p.splitHeads(p.Value("text_k")), p.splitHeads(p.Value("text_v")), attention.Options{})
+	y = attention.Attend(p.Builder, q, p.splitHeads(p.Value(textK)), p.splitHeads(p.Value(textV)), attention.Options{})
 	if c.ImageDim > 0 { // the image's keys have a softmax of their own
 		y = p.Add(y, attention.Attend(p.Builder, q, p.splitHeads(p.Value("image_k")), p.splitHeads(p.Value("image_v")), attention.Options{}))
 	}
 	x = p.Add(x, p.Linear("cross_attn.o", p.MergeDims(y, 2, 2), l.Stream))
 
 	h = p.normAndModulate(x, part(3), part(4))
-	x = p.Add(x, p.Mul(p.FFN("ffn.0", "ffn.2", h, l.Stream, p.GeluTanh), part(5)))
-	p.Output("tokens", x, "tokens")
+	return p.Add(x, p.Mul(p.FFN("ffn.0", "ffn.2", h, l.Stream, p.GeluTanh), part(5)))
 }
 
 // buildPost builds the program of the head, which turns tokens back into latents.

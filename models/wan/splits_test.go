@@ -135,9 +135,7 @@ func TestWanVariantsRefusals(t *testing.T) {
 		kind         error
 		want         string
 	}{
-		{"first-last-frame tensors", string(config), with(weights, "img_emb.emb_pos", 1, 514, 48), models.ErrVariant, "first-last-frame"},
 		{"VACE's tensors", string(config), with(weights, "vace_patch_embedding.weight", 1), models.ErrVariant, "VACE"},
-		{"VACE's config", strings.Replace(string(config), `"i2v"`, `"vace"`, 1), weights, models.ErrVariant, `"vace"`},
 		{"another class", strings.Replace(string(config), "WanModel", "WanAnimateModel", 1), weights, models.ErrVariant, "WanAnimateModel"},
 		{"text-to-video's config", regexp.MustCompile(`"image_dim": 48,`).ReplaceAllString(strings.Replace(string(config), `"i2v"`, `"t2v"`, 1), ""), weights, models.ErrVariant, "image-to-video"},
 	} {

@@ -56,6 +56,8 @@ func (ph *Phase) checkImages() error {
 	takesAny := func(u models.ImageUse) bool { return u.ReadsImages() }
 	takesLast := func(u models.ImageUse) bool { return u.TakesLast }
 	switch {
+	case r.Image != nil && ph.readsControl():
+		l.Add(refuseImage(imageFlag, name, name+" begins with no image: give it as --reference, or as the first frame of --video with a --mask", nil))
 	case r.Image != nil && ph.use.Unprepared:
 		l.Add(refuseImage(imageFlag, name, fmt.Sprintf("%s reads %v, which weft does not make of an image", name, ph.conditionNames()), presetsThat(takesAny)))
 	case r.Image != nil && !ph.use.ReadsImages():
@@ -64,6 +66,12 @@ func (ph *Phase) checkImages() error {
 		l.Add(refuseImage(imageFlag, name, name+" makes a video of an image, which is not given", nil))
 	case r.Image == nil && r.Last != nil && ph.use.TakesLast:
 		l.Add(refuseImage(imageFlag, name, "a last image is given without a first one", nil))
+	}
+	switch {
+	case r.Last == nil && ph.use.NeedsLast:
+		l.Add(refuseImage(lastFlag, name, name+" makes a video between a first and a last image, and the last one is not given", nil))
+	case r.Last != nil && r.Image != nil && ph.use.NeedsLast:
+		l.Add(ph.checkSameSize())
 	}
 	if r.Last != nil && !ph.use.TakesLast {
 		why := name + " takes no image of the last frame"
@@ -75,6 +83,34 @@ func (ph *Phase) checkImages() error {
 		l.Add(refuseImage(lastFlag, name, why, presetsThat(takesLast)))
 	}
 	return l.Err()
+}
+
+// readsControl says whether the generator reads a control video in place of images.
+func (ph *Phase) readsControl() bool {
+	g := ph.parts.Generator.Features().Generator
+	return g != nil && g.Control != nil
+}
+
+// checkSameSize refuses images of two sizes where the release's own code would cut a window out
+// of the last one whose width and height are exchanged (TF.center_crop is given them in the wrong
+// order), with grey beyond its edges.
+func (ph *Phase) checkSameSize() error {
+	first, last := ph.asked.Image, ph.asked.Last
+	same := first.Width == last.Width && first.Height == last.Height
+	if same || ph.asked.Layout != Official || ph.asked.Fit != picture.FitRelease && ph.asked.Fit != "" {
+		return nil
+	}
+	return refuseImage(lastFlag, ph.parts.Generator.Name(), fmt.Sprintf("it has %dx%d pixels and the first image %dx%d: of two sizes the release's own code cuts a window "+
+		"with width and height exchanged out of the last one; give both in one size, or say how they fill the frames with --fit crop, pad or stretch",
+		last.Width, last.Height, first.Width, first.Height), nil)
+}
+
+// visionImages are the images that the vision encoder reads, at once.
+func (ph *Phase) visionImages() []*picture.Image {
+	if ph.use.NeedsLast {
+		return []*picture.Image{ph.asked.Image, ph.asked.Last}
+	}
+	return []*picture.Image{ph.asked.Image}
 }
 
 // conditionNames lists what the generator reads besides latents, time and text.
@@ -183,5 +219,5 @@ func (ph *Phase) checkVision() error {
 	if own := ph.asked.VisionPreparation; own != nil && own.Size != v.Pixels {
 		return refuse(p.Model.Name(), "images are prepared with %dx%d pixels, and %s reads %dx%d", own.Size, own.Size, p.Model.Name(), v.Pixels, v.Pixels)
 	}
-	return p.Devices.CheckSplit(models.Request{Batch: 1})
+	return p.Devices.CheckSplit(models.Request{Batch: ph.use.VisionImages()})
 }

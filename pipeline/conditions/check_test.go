@@ -51,6 +51,9 @@ func TestUseOfImages(t *testing.T) {
 		{"wan2.1-t2v-1.3b", models.ImageUse{StepWidth: 16, StepHeight: 16}},
 		{"wan2.1-t2v-14b", models.ImageUse{StepWidth: 16, StepHeight: 16}},
 		{"wan2.1-i2v-14b", models.ImageUse{MaskChannels: 4, LatentChannels: 16, FeatureWidth: 1280, Needed: true, StepWidth: 16, StepHeight: 16, Vision: "wan2.1-clip-vit-h14"}},
+		{"wan2.1-flf2v-14b", models.ImageUse{MaskChannels: 4, LatentChannels: 16, FeatureWidth: 1280, Needed: true, TakesLast: true, NeedsLast: true, StepWidth: 16, StepHeight: 16,
+			Vision: "wan2.1-clip-vit-h14"}},
+		{"wan2.1-vace-14b", models.ImageUse{StepWidth: 16, StepHeight: 16}},
 		{"wan2.2-t2v-a14b", models.ImageUse{StepWidth: 16, StepHeight: 16}},
 		{"wan2.2-i2v-a14b", models.ImageUse{MaskChannels: 4, LatentChannels: 16, Needed: true, TakesLast: true, StepWidth: 16, StepHeight: 16}},
 		{"wan2.2-ti2v-5b", models.ImageUse{KeepsFirst: true, StepWidth: 32, StepHeight: 32}},
@@ -102,9 +105,9 @@ func TestRefusals(t *testing.T) {
 		says  []string
 	}{
 		{"an image for text to video", generator("wan2.1-t2v-1.3b"), size(conditions.Request{Image: im}), []error{conditions.ErrImage},
-			[]string{"--image: wan2.1-t2v-1.3b", "takes no image", "wan2.1-i2v-14b, wan2.2-i2v-a14b, wan2.2-ti2v-5b"}},
+			[]string{"--image: wan2.1-t2v-1.3b", "takes no image", "wan2.1-flf2v-14b, wan2.1-i2v-14b, wan2.2-i2v-a14b, wan2.2-ti2v-5b"}},
 		{"two images for text to video", generator("wan2.2-t2v-a14b"), size(conditions.Request{Image: im, Last: im}), []error{conditions.ErrImage},
-			[]string{"--image: wan2.2-t2v-a14b", "--last-image: wan2.2-t2v-a14b takes no image of the last frame", "these do: wan2.2-i2v-a14b"}},
+			[]string{"--image: wan2.2-t2v-a14b", "--last-image: wan2.2-t2v-a14b takes no image of the last frame", "these do: wan2.1-flf2v-14b, wan2.2-i2v-a14b"}},
 		{"an image for another family", generator("cogvideox-2b"), size(conditions.Request{Image: im}), []error{conditions.ErrImage}, []string{"takes no image"}},
 		{"an image for a release of text alone", generator("hunyuan1.5"), size(conditions.Request{Image: im}), []error{conditions.ErrImage}, []string{"takes no image"}},
 		{"no image for CogVideoX", generator("cogvideox-1.5-5b-i2v"), size(conditions.Request{}), []error{conditions.ErrImage}, []string{"makes a video of an image"}},
@@ -112,6 +115,12 @@ func TestRefusals(t *testing.T) {
 		{"a last image alone", generator("wan2.2-i2v-a14b"), size(conditions.Request{Last: im}), []error{conditions.ErrImage}, []string{"--image: wan2.2-i2v-a14b"}},
 		{"a last image for one image branch", wan21, size(conditions.Request{Image: im, Last: im}), []error{conditions.ErrImage},
 			[]string{"--last-image: wan2.1-i2v-14b", "the features of one image", "wan2.2-i2v-a14b"}},
+		{"one of two images", generator("wan2.1-flf2v-14b"), size(conditions.Request{Image: im}), []error{conditions.ErrImage},
+			[]string{"--last-image: wan2.1-flf2v-14b makes a video between a first and a last image"}},
+		{"none of two images", generator("wan2.1-flf2v-14b"), size(conditions.Request{}), []error{conditions.ErrImage},
+			[]string{"--image: wan2.1-flf2v-14b", "--last-image: wan2.1-flf2v-14b"}},
+		{"an image for a control video", generator("wan2.1-vace-14b"), size(conditions.Request{Image: im}), []error{conditions.ErrImage},
+			[]string{"wan2.1-vace-14b begins with no image", "--reference", "--mask"}},
 		{"a last image that is kept", generator("wan2.2-ti2v-5b"), size(conditions.Request{Last: im}), []error{conditions.ErrImage}, []string{"keeps the first latent frame alone"}},
 		{"no autoencoder, no image encoder", with(func(p *conditions.Parts) { p.Autoencoder, p.Vision = nil, nil }), size(conditions.Request{Image: im}),
 			[]error{conditions.ErrPart}, []string{"no autoencoder is given: its own is wan2.1-vae", "no image encoder is given: its own is wan2.1-clip-vit-h14"}},
@@ -278,6 +287,22 @@ func TestMask(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// Of two images of different sizes the release's own code makes what nobody means: they are
+// refused in its layout, unless it is said how they fill the frames.
+func TestTwoSizesOfTwoFrames(t *testing.T) {
+	p := conditions.Parts{Generator: presetModel(t, "wan2.1-flf2v-14b"), Autoencoder: named(t, "wan2.1-vae"), Vision: named(t, "wan2.1-clip-vit-h14")}
+	r := conditions.Request{Layout: conditions.Official, Image: plain(64, 48), Last: plain(48, 64), Width: 832, Height: 480, Frames: 81}
+	if _, err := conditions.Check(p, r); !errors.Is(err, conditions.ErrImage) || !strings.Contains(err.Error(), "48x64 pixels and the first image 64x48") || !strings.Contains(err.Error(), "--fit crop") {
+		t.Errorf("two sizes: %v", err)
+	}
+	for _, change := range []func(){func() { r.Fit = picture.FitCrop }, func() { r.Fit, r.Layout = "", conditions.Diffusers }, func() { r.Last, r.Layout = plain(64, 48), conditions.Official }} {
+		change()
+		if ph, err := conditions.Check(p, r); err != nil || ph == nil {
+			t.Errorf("fit %q, %s: %v", r.Fit, r.Layout, err)
 		}
 	}
 }

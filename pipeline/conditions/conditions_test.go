@@ -22,6 +22,7 @@ const (
 	i2v       = pipelines + "wan21_i2v"
 	a14b      = pipelines + "wan22_i2v_a14b"
 	ti2v      = pipelines + "wan22_ti2v_5b"
+	flf2v     = pipelines + "wan21_flf2v"
 )
 
 // openImage opens a picture for the length of a test.
@@ -55,12 +56,12 @@ func parts(t testing.TB, folder, transformer string, at place) conditions.Parts 
 	t.Helper()
 	p := conditions.Parts{Generator: modeltest.Open(t, filepath.Join(folder, transformer)).Model}
 	vae := folder
-	if folder == a14b {
+	if folder == a14b || folder == flf2v {
 		vae = i2v
 	}
 	p.Autoencoder = on(t, filepath.Join(vae, "vae"), at)
-	if folder == i2v {
-		p.Vision = on(t, folder+"/image_encoder", place{at.device, ""})
+	if folder == i2v || folder == flf2v {
+		p.Vision = on(t, i2v+"/image_encoder", place{at.device, ""})
 	}
 	return p
 }
@@ -133,6 +134,23 @@ func TestFeaturesOfA14B(t *testing.T) {
 		// A last image leaves nothing behind for the next request.
 		r.Last = nil
 		modeltest.Close(t, what+" y again", run(t, p, r).Conditions["y"], got.Conditions["y"], 0)
+	}
+}
+
+// Wan2.1's model of two frames reads the mask and the latents of both, and CLIP's features of both,
+// in both layouts.
+func TestFeaturesOfTwoFrames(t *testing.T) {
+	want := modeltest.Tensors(t, flf2v+"/values.safetensors")
+	for _, at := range places() {
+		p := parts(t, flf2v, "transformer", at)
+		r := conditions.Request{Layout: conditions.Diffusers, Image: openImage(t, i2v+"/image.png"), Last: openImage(t, flf2v+"/last.png"), Width: 48, Height: 32, Frames: 9}
+		for prefix, layout := range map[string]conditions.Layout{"": conditions.Diffusers, "official.": conditions.Official} {
+			r.Layout = layout
+			got := run(t, p, r)
+			what := prefix + at.device + " " + at.mesh
+			modeltest.Close(t, what+" y", got.Conditions["y"], want[prefix+"condition"], 1e-4)
+			modeltest.Close(t, what+" clip_fea", got.Conditions["clip_fea"], want[prefix+"image_embeds"], 1e-4)
+		}
 	}
 }
 

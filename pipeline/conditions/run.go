@@ -88,7 +88,8 @@ func (ph *Phase) forEachVideo(t *tensor.Tensor) *tensor.Tensor {
 	return tensor.Stack(slices.Repeat([]*tensor.Tensor{t}, ph.asked.batch()))
 }
 
-// encodeFeatures returns the rows (1, rows, width) that the vision encoder makes of the image.
+// encodeFeatures returns the rows (1, rows, width) that the vision encoder makes of the image, or
+// of the first and behind them those of the last one.
 func (ph *Phase) encodeFeatures(ctx context.Context) (*tensor.Tensor, error) {
 	v := ph.parts.Vision.Model.Features().Vision
 	prepare := ph.asked.Layout.visionPreparation(v.Pixels)
@@ -98,20 +99,27 @@ func (ph *Phase) encodeFeatures(ctx context.Context) (*tensor.Tensor, error) {
 	if own := ph.asked.VisionPreparation; own != nil {
 		prepare = *own
 	}
-	out, err := ph.parts.Vision.Devices.Forward(ctx, visionInputs(v.Pixels, prepare.Prepare(ph.asked.Image).Data))
+	var pixels []float32
+	images := ph.visionImages()
+	for _, im := range images {
+		pixels = append(pixels, prepare.Prepare(im).Data...)
+	}
+	out, err := ph.parts.Vision.Devices.Forward(ctx, map[string]*tensor.Tensor{pixelsInput: floats(pixels, len(images), 3, v.Pixels, v.Pixels)})
 	if err != nil {
 		return nil, err
 	}
 	got := out[rowsOutput]
-	if got == nil || !slices.Equal(got.Shape, []int{1, v.Rows, v.Width}) {
-		return nil, fault.New(models.ErrOutput, nil, "%s made %v of an image: want [1 %d %d]", ph.parts.Vision.Model.Name(), got, v.Rows, v.Width)
+	if got == nil || !slices.Equal(got.Shape, []int{len(images), v.Rows, v.Width}) {
+		return nil, fault.New(models.ErrOutput, nil, "%s made %v of images: want [%d %d %d]", ph.parts.Vision.Model.Name(), got, len(images), v.Rows, v.Width)
 	}
-	return got.As(dtype.F32)
-}
-
-// visionInputs are the vision encoder's inputs for one image.
-func visionInputs(pixels int, data []float32) map[string]*tensor.Tensor {
-	return map[string]*tensor.Tensor{pixelsInput: floats(data, 1, 3, pixels, pixels)}
+	if got, err = got.As(dtype.F32); err != nil || len(images) == 1 {
+		return got, err
+	}
+	rows, err := got.Float32s()
+	if err != nil {
+		return nil, err
+	}
+	return floats(rows, 1, len(images)*v.Rows, v.Width), nil
 }
 
 // floats makes a tensor of as many values as the shape has.
