@@ -23,7 +23,7 @@ const (
 // apng is an animated PNG: a picture, and further ones in chunks of their own, each for a part of
 // the canvas. What a frame shows depends on those before it.
 type apng struct {
-	f      readerAt
+	f      io.ReaderAt
 	name   string
 	size   image.Point
 	header []byte // the chunk IHDR's data, whose first 8 bytes are the size
@@ -49,7 +49,7 @@ const (
 	blendSource, blendOver                             = 0, 1
 )
 
-func openAPNG(f readerAt, size int64, name string) (*Footage, error) {
+func openAPNG(f io.ReaderAt, size int64, name string) (*Footage, error) {
 	v := &apng{f: f, name: name}
 	animated, err := v.readChunks(size)
 	if err != nil {
@@ -250,8 +250,6 @@ func (v *apng) decode(p apngPart) (image.Image, error) {
 	b.Write(encodeChunk("IEND", nil))
 	return png.Decode(&b)
 }
-
-func (v *apng) close() error { return v.f.Close() }
 
 // encodeChunk makes a chunk of PNG: length, name, data, and the checksum of the last two.
 func encodeChunk(kind string, data []byte) []byte {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
 
 	"weft/fault"
@@ -16,7 +17,7 @@ const aviFormat = "AVI"
 // avi is a video of Motion JPEG: every frame is a JPEG in a chunk of its own. Frames are found by
 // going over all chunks, so that neither index is believed.
 type avi struct {
-	f      readerAt
+	f      io.ReaderAt
 	name   string
 	places []chunkPlace
 }
@@ -37,7 +38,7 @@ type aviReader struct {
 	compressed string // how the frames are
 }
 
-func openAVI(f readerAt, size int64, name string) (*Footage, error) {
+func openAVI(f io.ReaderAt, size int64, name string) (*Footage, error) {
 	r := &aviReader{avi: &avi{f: f, name: name}, end: size}
 	if err := r.readChunks(0, size, 0); err != nil {
 		return nil, err
@@ -149,5 +150,3 @@ func (v *avi) frame(i int) (*picture.Image, error) {
 	im, _, err := picture.Decode(b, fmt.Sprintf("frame %d of %s", i, v.name), 0)
 	return im, err
 }
-
-func (v *avi) close() error { return v.f.Close() }

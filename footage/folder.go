@@ -105,8 +105,6 @@ func (in *folder) frame(i int) (*picture.Image, error) {
 	return im, err
 }
 
-func (in *folder) close() error { return nil }
-
 // readFrameRate reads the rate out of the document beside the frames: 0 where there is none.
 func readFrameRate(path string) (float64, error) {
 	raw, err := userfile.Read(path, 1<<20)

@@ -35,7 +35,8 @@ type File struct {
 // MaxFrames bounds the frames of a video, a little over an hour at 16 a second.
 const MaxFrames = 1 << 16
 
-// Footage is a video whose frames can be read. Close closes its file.
+// Footage is a video whose frames can be read. Between two frames no file is open, so that many
+// videos may be waited for at once.
 type Footage struct {
 	Name                  string // of the file or folder, without what it lies in
 	Frames, Width, Height int    // each 1 or more
@@ -52,7 +53,6 @@ type Footage struct {
 // source is a form of video.
 type source interface {
 	frame(i int) (*picture.Image, error)
-	close() error
 }
 
 // Open opens the video that a person names. Errors: ErrFormat, ErrBroken, ErrFrames, those of
@@ -65,28 +65,41 @@ func Open(path string) (*Footage, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := openFile(f, size, filepath.Base(path))
+	defer f.Close()
+	named := &namedFile{path: path, open: f}
+	defer func() { named.open = nil }()
+	v, err := openFile(named, size, filepath.Base(path))
 	if err != nil {
-		f.Close()
 		return nil, err
 	}
 	h := sha256.New()
 	if _, err := io.Copy(h, io.NewSectionReader(f, 0, size)); err != nil {
-		f.Close()
 		return nil, fault.New(ErrBroken, File{Name: v.Name}, "%s cannot be read: %v", printable.Text(v.Name), err)
 	}
 	v.Sum = hex.EncodeToString(h.Sum(nil))
 	return v, nil
 }
 
-// readerAt is an open file.
-type readerAt interface {
-	io.ReaderAt
-	io.Closer
+// namedFile is a file that is open only while it is read.
+type namedFile struct {
+	path string
+	open *os.File // for as long as the video is opened; nil later
+}
+
+func (n *namedFile) ReadAt(b []byte, at int64) (int, error) {
+	if n.open != nil {
+		return n.open.ReadAt(b, at)
+	}
+	f, _, err := userfile.Open(n.path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	return f.ReadAt(b, at)
 }
 
 // openFile opens a video that is one file of so many bytes.
-func openFile(f readerAt, size int64, name string) (*Footage, error) {
+func openFile(f io.ReaderAt, size int64, name string) (*Footage, error) {
 	begin := make([]byte, min(size, 256))
 	if _, err := f.ReadAt(begin, 0); err != nil {
 		return nil, fault.New(ErrBroken, File{Name: name}, "%s cannot be read: %v", printable.Text(name), err)
@@ -121,9 +134,6 @@ func (v *Footage) Frame(i int) (*picture.Image, error) {
 	}
 	return im, nil
 }
-
-// Close closes the file.
-func (v *Footage) Close() error { return v.source.close() }
 
 // otherSize is the error for a frame whose size is not the first one's.
 func otherSize(v *Footage, i, width, height int) error {

@@ -2,12 +2,14 @@ package footage
 
 import (
 	"bytes"
+	"compress/zlib"
 	"encoding/binary"
 	"errors"
 	"image"
 	"image/color"
 	"image/jpeg"
 	"image/png"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,7 +28,7 @@ func pixelsOf(i, width, height int) []byte {
 	var pix []byte
 	for y := range height {
 		for x := range width {
-			pix = append(pix, byte(9*x+i), byte(7*y), byte((x+y+3*i)%16*15))
+			pix = append(pix, byte(7*x+i), byte(13*y), byte(3*(x+y)+9*i))
 		}
 	}
 	return pix
@@ -59,7 +61,7 @@ func TestWrittenVideosAreRead(t *testing.T) {
 		name   string
 		frames int
 		off    int // of a byte; JPEG loses some
-	}{{"v.png", 5, 0}, {"one.png", 1, 0}, {"frames/", 12, 0}, {"v.avi", 5, 60}} {
+	}{{"v.png", 5, 0}, {"one.png", 1, 0}, {"frames/", 12, 0}, {"v.avi", 5, 12}} {
 		path := filepath.Join(dir, c.name)
 		if strings.HasSuffix(c.name, "/") {
 			path += "/"
@@ -71,7 +73,7 @@ func TestWrittenVideosAreRead(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if v.Frames != c.frames || v.Width != width || v.Height != height || v.FPS != 24 || len(v.Sum) != 64 || len(v.Notes) > 0 {
+		if v.Frames != c.frames || v.Width != width || v.Height != height || math.Abs(v.FPS-24) > 1e-9 || len(v.Sum) != 64 || len(v.Notes) > 0 {
 			t.Errorf("%s: %+v", c.name, v)
 		}
 		for _, i := range []int{c.frames - 1, 0, c.frames / 2, c.frames / 2} {
@@ -92,24 +94,26 @@ func TestWrittenVideosAreRead(t *testing.T) {
 				t.Errorf("%s: frame %d: %v", c.name, i, err)
 			}
 		}
-		if err := v.Close(); err != nil {
-			t.Error(err)
-		}
 	}
 }
 
-// encodePNG makes a PNG of one colour.
+// encodePNG makes a PNG of one colour, with alpha whatever the colour.
 func encodePNG(t testing.TB, width, height int, c color.NRGBA) []byte {
 	t.Helper()
-	im := image.NewNRGBA(image.Rect(0, 0, width, height))
-	for i := 0; i < len(im.Pix); i += 4 {
-		im.Pix[i], im.Pix[i+1], im.Pix[i+2], im.Pix[i+3] = c.R, c.G, c.B, c.A
+	var packed bytes.Buffer
+	z := zlib.NewWriter(&packed)
+	for range height {
+		row := append([]byte{0}, bytes.Repeat([]byte{c.R, c.G, c.B, c.A}, width)...)
+		if _, err := z.Write(row); err != nil {
+			t.Fatal(err)
+		}
 	}
-	var b bytes.Buffer
-	if err := png.Encode(&b, im); err != nil {
+	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return b.Bytes()
+	header := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, uint32(width)), uint32(height))
+	b := append([]byte(pngSignature), encodeChunk("IHDR", append(header, 8, 6, 0, 0, 0))...)
+	return append(append(b, encodeChunk("IDAT", packed.Bytes())...), encodeChunk("IEND", nil)...)
 }
 
 // chunksOf returns the data of a PNG's chunks of a kind.
@@ -193,7 +197,6 @@ func TestAnimationsAreComposed(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		defer v.Close()
 		if v.FPS != 100 {
 			t.Errorf("%s: %g frames a second", c.name, v.FPS)
 		}
@@ -318,10 +321,7 @@ func TestOpenRefuses(t *testing.T) {
 		{dir + "/empty", ErrFrames, []string{"no pictures", ".webp"}},
 		{dir + "/cut", picture.ErrTruncated, []string{"1.png"}},
 	} {
-		v, err := Open(c.path)
-		if err == nil {
-			v.Close()
-		}
+		_, err := Open(c.path)
 		if !errors.Is(err, c.kind) {
 			t.Errorf("%s: %v, want %v", filepath.Base(c.path), err, c.kind)
 			continue
@@ -333,11 +333,6 @@ func TestOpenRefuses(t *testing.T) {
 		}
 	}
 }
-
-// memoryFile is a file of bytes.
-type memoryFile struct{ *bytes.Reader }
-
-func (memoryFile) Close() error { return nil }
 
 // Whatever bytes a file has, it is a video of which every frame is a picture of its size or an
 // error, or it is refused with an error of one of the kinds.
@@ -352,7 +347,7 @@ func FuzzOpen(f *testing.F) {
 	}
 	f.Add(avi)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		v, err := openFile(memoryFile{bytes.NewReader(b)}, int64(len(b)), "x")
+		v, err := openFile(bytes.NewReader(b), int64(len(b)), "x")
 		if err != nil {
 			for _, kind := range []error{ErrFormat, ErrBroken, ErrFrames, picture.ErrFormat, picture.ErrTruncated, picture.ErrBroken, picture.ErrUnsupported, picture.ErrTooManyPixels} {
 				if errors.Is(err, kind) {

@@ -8,6 +8,12 @@ import "cmp"
 type TextEncoding struct {
 	// Encoder is the preset of the text encoder; "" is the generator's Companions.Text.
 	Encoder string
+	// Tokens says that there is no encoder: the generator reads the tokens themselves, all of them
+	// and no padding (Generator.ReadsTokens).
+	Tokens bool
+	// Behind is what stands behind every prompt and depends on the video, or nil: sentences on its
+	// size and length. It is given the prompt and gives all of it.
+	Behind func(prompt string, v VideoFacts) string
 	// Clean says what is done to a prompt before anything else.
 	Clean TextCleaning
 	// Prefix and Suffix are the template: what stands before and behind every prompt. It goes
@@ -37,9 +43,36 @@ type TextEncoding struct {
 	// Feature is what the generator calls it: "context" for the text itself, or one of its
 	// Conditions.TextNames.
 	Feature string
+	// Then are the models that the output goes through, one after another, before it is the feature.
+	Then []TextStage
 	// MaskFeature is what the generator calls the mask of the rows that are no padding,
 	// (texts, rows); "" where it reads none.
 	MaskFeature string
+}
+
+// TextStage is a model between a text encoder and its generator. It reads rows of text as "context"
+// and, if it wants, which are no padding as "context_mask".
+type TextStage struct {
+	Preset string
+	Within Within
+	Output string
+}
+
+// Within says in which part of a publisher's own release the weights of a stage lie. In diffusers'
+// folders all stages are in one of their own.
+type Within string
+
+// The parts.
+const (
+	WithinTextEncoder Within = "text encoder"
+	WithinTransformer Within = "transformer"
+)
+
+// VideoFacts are what a prompt may state of its video.
+type VideoFacts struct {
+	Width, Height, Frames int
+	FPS                   float64
+	Negative              bool // the text is the negative prompt
 }
 
 // TextCleaning is what is done to a prompt before it becomes tokens.
@@ -50,6 +83,8 @@ const (
 	CleanNothing TextCleaning = ""
 	// CleanWan repairs mojibake, undoes HTML's escapes and makes single spaces of blanks.
 	CleanWan TextCleaning = "wan"
+	// CleanStrip drops blanks at both ends.
+	CleanStrip TextCleaning = "strip"
 )
 
 // ContextFeature is the feature that is the text itself: what Generator.FeedText reads.

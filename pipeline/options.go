@@ -20,6 +20,11 @@ type Options struct {
 	// take them. Fit says how both fill the frames; "" is the release's own way.
 	Image, LastImage string
 	Fit              picture.Fit
+	// Video is a video whose last frames the new one goes on from, for models that do: a folder of
+	// pictures, an animated PNG, or Motion JPEG in AVI. VideoLatents is how many latent frames they
+	// make; 0 is the release's own number.
+	Video        string
+	VideoLatents int
 	// NoTruncate refuses a prompt of more tokens than the text encoder reads.
 	NoTruncate bool
 	// DrawSeed draws a seed in place of the request's.

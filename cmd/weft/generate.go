@@ -26,6 +26,7 @@ func (f *pipelineFlags) addParts(c *cobra.Command, text, decoder bool) {
 	if text {
 		pathFlag(c, &f.files.TextEncoder, "text-encoder", "the text encoder's file or folder, where it is not in the release's folder")
 		pathFlag(c, &f.files.Tokenizer, "tokenizer", "the tokenizer's file or folder")
+		pathFlag(c, &f.files.Connectors, "text-connectors", "the file or folder of what LTX-2.5's text goes through behind its encoder, where it is elsewhere")
 		pathFlag(c, &f.files.ImageEncoder, "image-encoder", "the image encoder's file or folder, for models that read one")
 	}
 	if decoder {
@@ -41,6 +42,8 @@ func (f *pipelineFlags) addText(c *cobra.Command) {
 		return nil
 	})
 	pathFlag(c, &f.video.Image, "image", "a picture that the video begins with, for models that take one: PNG, JPEG or WebP")
+	pathFlag(c, &f.video.Video, "video", "a video that the new one goes on from, for models that do: a folder of pictures, an animated PNG or an AVI of Motion JPEG")
+	c.Flags().IntVar(&f.video.VideoLatents, "video-latents", 0, "how many latent frames the last frames of --video make (default: the release's)")
 	pathFlag(c, &f.video.LastImage, "last-image", "a picture that the video ends with, for models that take one")
 	c.Flags().StringVar((*string)(&f.video.Fit), "fit", string(picture.FitRelease), fmt.Sprintf("how the pictures fill the frames: %v", picture.Fits))
 	optionalNumber(c, &f.video.Strength, "strength", "how much of the given picture is in the video, up to 1, for models that mix it into the latents (default: the release's)")
