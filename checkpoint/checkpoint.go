@@ -233,12 +233,12 @@ func (c *Checkpoint) BytesRead() int64 {
 
 // ConfigJSON gives the text of the config.json beside the checkpoint or, without one,
 // the text that the files' metadata have under "config", as single-file releases of
-// LTX do; where names its place. Without either, raw is nil and there is no error.
+// LTX do, or "gemma_config", as LTX-2.5's text encoder does; where names its place. Without either, raw is nil and there is no error.
 func (c *Checkpoint) ConfigJSON() (raw []byte, where string, err error) {
 	path := filepath.Join(c.dir, "config.json")
 	b, err := userfile.Read(path, MaxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
-		if text, ok := c.meta["config"]; ok {
+		if text, ok := c.configMetadata(); ok {
 			if n := len(text); n > MaxConfig {
 				return nil, c.path, fault.New(userfile.ErrTooLarge, userfile.TooLarge{Path: c.path, Bytes: int64(n), Limit: MaxConfig},
 					"%s has a config of %d bytes in its metadata: such a text has at most %d", c.path, n, MaxConfig)
@@ -254,6 +254,17 @@ func (c *Checkpoint) ConfigJSON() (raw []byte, where string, err error) {
 		return nil, path, err
 	}
 	return b, path, nil
+}
+
+// configMetadata is the configuration among the metadata: "config", or what LTX-2.5's text encoder
+// has it as.
+func (c *Checkpoint) configMetadata() (text string, ok bool) {
+	for _, key := range []string{"config", "gemma_config"} {
+		if text, ok = c.meta[key]; ok {
+			return text, true
+		}
+	}
+	return "", false
 }
 
 // MaxConfig is the largest config.json that is read, in bytes. Released ones have up

@@ -12,7 +12,8 @@ import (
 // Kept are the latents of given frames, such as an image's that a video begins with. The
 // model sees them in the place of the loop's own, with timestep 0, since they have no
 // noise. The loop's own latents of these frames are stepped like the others; VideoLatents
-// has those kept in their places.
+// has those kept in their places. A model whose given frames replace the loop's own
+// (models.ReplacedFrames) is run in that way.
 type Kept struct {
 	Frames  []int          // of the latents, ascending
 	Latents *tensor.Tensor // (batch, channels, frames kept, height, width) of a floating-point type
@@ -80,6 +81,9 @@ func (l *Loop) frameTimes(t float64) []float64 {
 		ts[f] = 0
 		if m := l.o.Kept.Mixed; m != nil {
 			ts[f] = min(t, 1000*(1-m.Strength))
+		}
+		if r := l.family.Image.Replaced; r != nil {
+			ts[f] = 1000 * r.Level
 		}
 	}
 	return ts

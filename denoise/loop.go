@@ -63,6 +63,7 @@ type Loop struct {
 	x           []float32
 	draws       map[int][]float32 // by step, those that are given
 	kept        []float32         // of the frames that are kept; nil for none
+	aimed       []float32         // the velocity of frames that are replaced; nil for none
 	velocity    [][]float32       // uncond, cond, or one
 	odd         nonfinite.Checker
 	next        int    // the step that comes next
@@ -142,6 +143,7 @@ func New(experts []Expert, settings models.Settings, text, negative *tensor.Tens
 		return nil, err
 	}
 	l.mixFrames()
+	l.aimFrames()
 	return l, nil
 }
 
@@ -166,7 +168,7 @@ func (l *Loop) makeSampler(latent []int) (err error) {
 // frameRate returns the frames a second of the request: those asked for, or the
 // release's, where positions are seconds.
 func (l *Loop) frameRate() float64 {
-	if l.o.FPS == 0 && l.settings.Text("time") != "" {
+	if l.o.FPS == 0 && (l.settings.Text("time") != "" || l.family.ReadsRate) {
 		return l.settings.Number("fps")
 	}
 	return l.o.FPS
@@ -217,9 +219,9 @@ func (l *Loop) Latents() (*tensor.Tensor, error) {
 	return tensor.FromFloat32s(dtype.F32, l.x, l.shape...)
 }
 
-// VideoLatents returns a copy of the latents with the frames that are kept in their
+// VideoLatents returns a copy of the latents with the frames that are kept apart in their
 // places: what is decoded, after the last step or for a preview.
-func (l *Loop) VideoLatents() (*tensor.Tensor, error) { return l.copiesWithKept(1) }
+func (l *Loop) VideoLatents() (*tensor.Tensor, error) { return l.decodedLatents() }
 
 // Run takes the steps that are left. after, if it is not nil, is called after each; its
 // error ends the loop there.
@@ -274,6 +276,7 @@ func (l *Loop) takeStep(ctx context.Context, i int) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
+	l.putAimed(v)
 	if err := l.moveLatents(i, v); err != nil {
 		return Step{}, err
 	}

@@ -87,6 +87,9 @@ func (l *Loop) feedLane(ctx context.Context, lane string, text, x *tensor.Tensor
 			return err
 		}
 		maps.Copy(in, more)
+		if err := l.addGivenFrames(in); err != nil {
+			return err
+		}
 		if err := l.run.Feed(ctx, lane, in); err != nil {
 			return err
 		}

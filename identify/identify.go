@@ -36,10 +36,12 @@ func Identify(c *checkpoint.Checkpoint, release string) (*Match, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.dir = c.Path(); !isDir(m.dir) {
-		m.dir = filepath.Dir(m.dir)
+	q := models.ReleaseQuery{Name: release, Folder: c.Path()}
+	if !isDir(q.Folder) {
+		q.File, q.Folder = q.Folder, filepath.Dir(q.Folder)
 	}
-	m.Model, m.Settings, err = models.SettingsOf(m.Model, models.ReleaseQuery{Name: release, Folder: m.dir})
+	m.dir = q.Folder
+	m.Model, m.Settings, err = models.SettingsOf(m.Model, q)
 	if err != nil {
 		return nil, err
 	}

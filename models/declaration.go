@@ -102,6 +102,9 @@ type Generator struct {
 	// videos, for a request with TokenTimes whose Times is at least how many differ. It is
 	// nil for a model that was not trained with given frames beside noisy ones.
 	FeedFrameTimes func(g *graph.Graph, r Request, x *tensor.Tensor, times []float64) (map[string]*tensor.Tensor, error)
+	// FeedGivenFrames makes the inputs that say which latent frames are given, the same in every
+	// step, for a model that reads this besides the timesteps of frames; nil for others.
+	FeedGivenFrames func(g *graph.Graph, r Request, frames []int) (map[string]*tensor.Tensor, error)
 	// Velocity turns a step's "out" into (batch, channels, frames, height, width). It is
 	// nil where "out" is arranged in this way.
 	Velocity func(r Request, out *tensor.Tensor) *tensor.Tensor
@@ -113,13 +116,19 @@ type Generator struct {
 	// v + scale (v - negative), in place of negative + scale (v - negative).
 	GuidesFromText bool
 
+	// ReadsRate says that positions depend on the frames a second, though no release counts time in
+	// two ways (Release.Time).
+	ReadsRate bool
+
 	// GuidanceInput names the condition that 1000 times the scale of guidance is given as, for a
 	// model into which guidance was distilled: each step is one pass. It is "" for others.
 	GuidanceInput string
 
 	// ReadsTokens says that the model reads token ids in place of a text encoder's rows.
-	// Negative ids are padding, which requires a request with Masked.
+	// Negative ids are padding, which requires a request with Masked. Vocabulary is how many ids
+	// it knows.
 	ReadsTokens bool
+	Vocabulary  int
 	// PadsText says that the model attends to the zeros with which a text is padded, and
 	// that its configuration does not state the length of texts: its release must.
 	PadsText bool
@@ -133,6 +142,8 @@ type Generator struct {
 	Control *ControlUse
 
 	Companions Companions
+	// LeftOut says what of the release's videos is not made, for people; "" where all is.
+	LeftOut string
 	// Texts say how the generator's texts are made of a prompt, the text itself first. It is
 	// empty where that is not known: such a generator is run on texts that are given.
 	Texts []TextEncoding

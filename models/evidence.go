@@ -52,6 +52,7 @@ var evidence = []struct {
 	{[]string{"ltx-video-2b"}, Evidence{"video (0.9.0)", byDiffusers, "pipelines/ltx_090"}},
 	{[]string{"ltx-video-2b"}, Evidence{"video of an image (0.9.5)", byDiffusers, "pipelines/ltx_095_i2v"}},
 	{[]string{"ltx2.5-22b"}, Evidence{"step", byVidax, "ltx25"}},
+	{[]string{"ltx2.5-22b"}, Evidence{"video without sound", byDiffusers, "pipelines/ltx25_t2v"}},
 	{[]string{"hunyuanvideo", "hunyuanvideo-cfgdistill"}, Evidence{"step", byBoth, "hunyuan_video"}},
 	{[]string{"hunyuanvideo", "hunyuanvideo-cfgdistill"}, Evidence{"video", byDiffusers, "pipelines/hunyuan_video"}},
 	{[]string{"hunyuanvideo-i2v"}, Evidence{"video of an image", byDiffusers, "pipelines/hunyuan_i2v"}},
@@ -62,6 +63,7 @@ var evidence = []struct {
 	{[]string{"hunyuan1.5"}, Evidence{"step", byBoth, "hunyuan15"}},
 	{[]string{"cosmos2.5-2b", "cosmos2.5-14b"}, Evidence{"step", byBoth, "cosmos25"}},
 	{[]string{"cosmos2.5-2b", "cosmos2.5-14b"}, Evidence{"video of a text", byDiffusers, "pipelines/cosmos25_t2w"}},
+	{[]string{"cosmos2.5-2b", "cosmos2.5-14b"}, Evidence{"video of an image, of a video", byDiffusers, "pipelines/cosmos25_worlds"}},
 	{[]string{"cosmos3-nano"}, Evidence{"step", byBoth, "cosmos3_nano"}},
 	{[]string{"cosmos3-edge"}, Evidence{"step", byBoth, "cosmos3_edge"}},
 	{[]string{"wan2.1-vae"}, Evidence{"decode and encode", byBoth, "wan21_vae"}},
@@ -83,6 +85,7 @@ var evidence = []struct {
 	{[]string{"hunyuan-clip-l-text"}, Evidence{"rows of a text", byEncoderPeers, "clip_text"}},
 	{[]string{"ltx2.5-gemma4-12b"}, Evidence{"rows of a text", byEncoderPeers, "gemma4"}},
 	{[]string{"ltx2.5-connector"}, Evidence{"rows of a text", byVidax, "ltx25_connector"}},
+	{[]string{"ltx2.5-gemma4-12b", "ltx2.5-text-projection", "ltx2.5-connector"}, Evidence{"text of a video", byDiffusers, "pipelines/ltx25_t2v"}},
 }
 
 // EvidenceOf lists what a preset's results were compared with; nothing for a preset that only

@@ -221,6 +221,7 @@ func TestWrongDeclarationsAreRefused(t *testing.T) {
 			d.Generator.Image = ImageUse{FeatureWidth: 8, Vision: "v", StepWidth: 1, StepHeight: 1}
 		}), `Generator.Image: 8 channels of "clip_fea", which is not among the conditions ["y"]`},
 		{"features of no encoder", declares(func(d *Declaration) { d.Generator.Image.FeatureWidth = 8 }), `Generator.Image: FeatureWidth is 8 and Vision ""`},
+		{"frames that replace the loop's own, which keeps none", declares(func(d *Declaration) { d.Generator.Image.Replaced = &ReplacedFrames{Latents: 1, MostLatents: 1} }), "Generator.Image: Replaced is"},
 		{"a kept image without timesteps of frames", declares(func(d *Declaration) { d.Generator.Image.KeepsFirst = true }), "Generator.Image: KeepsFirst, but FeedFrameTimes is empty"},
 		{"an image of any size", declares(func(d *Declaration) { d.Generator.Image.LatentChannels = 4 }), "Generator.Image: StepWidth is 0 and StepHeight 0"},
 

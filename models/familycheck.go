@@ -278,6 +278,9 @@ func checkImageUse(l *findings, where string, g *Generator) {
 	if u.KeepsFirst && g.FeedFrameTimes == nil {
 		l.addFinding("%sKeepsFirst, but FeedFrameTimes is empty", where)
 	}
+	if r := u.Replaced; r != nil && (!u.KeepsFirst || u.Mixed != nil || !(r.Level >= 0 && r.Level <= 1) || r.Latents < 1 || r.MostLatents < r.Latents) {
+		l.addFinding("%sReplaced is %+v with KeepsFirst %t and Mixed %v: want it with KeepsFirst alone, a level from 0 to 1, and 1 latent frame or more", where, *r, u.KeepsFirst, u.Mixed)
+	}
 	if u.ReadsImages() && (u.StepWidth < 1 || u.StepHeight < 1) {
 		l.addFinding("%sStepWidth is %d and StepHeight %d: want the pixels of which sizes are multiples", where, u.StepWidth, u.StepHeight)
 	}

@@ -42,6 +42,10 @@ type ImageUse struct {
 	// from the autoencoder's posterior; nil for a generator that keeps it as it is. It is only with
 	// KeepsFirst.
 	Mixed *MixedFrame
+	// Replaced says that given frames take the place of the loop's own wherever the model reads
+	// latents, and may be those of a video as well; nil for a generator that keeps the frame apart.
+	// It is only with KeepsFirst, and not with Mixed.
+	Replaced *ReplacedFrames
 	// Needed says that the generator cannot do without an image.
 	Needed bool
 	// TakesLast says that the video's last frame may be given as well, NeedsLast that it has to
@@ -84,6 +88,23 @@ type Vision struct {
 	// Signed says that images are resized to the square without a crop, with values from -1 to 1,
 	// as SigLIP reads them; otherwise as CLIP does.
 	Signed bool
+}
+
+// ReplacedFrames has a release's own numbers for given frames that take the place of the loop's
+// own latents. The loop's own move along the straight line from what they begin with to those
+// given.
+type ReplacedFrames struct {
+	// Level is the noise level that the model is told of a given frame.
+	Level float64
+	// Latents is how many latent frames a given video has where nobody asks for another number, and
+	// MostLatents the most. They are of the video's last frames, or with OfFirst of its first ones.
+	Latents, MostLatents int
+	OfFirst              bool
+	// Begins says that the loop's own begin as the given ones, instead of as noise.
+	Begins bool
+	// Fills says that an image fills the frame and keeps its middle, instead of being stretched.
+	Fills  bool
+	Source string // where the numbers were read
 }
 
 // MixedFrame has a release's own numbers for a first frame that is mixed into the latents.

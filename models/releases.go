@@ -54,6 +54,15 @@ const cosmosNegative = "The video captures a series of frames showing ugly scene
 	"choppy sequences, jerky movements, low frame rate, artifacting, color banding, unnatural transitions, outdated special effects, fake elements, " +
 	"unconvincing visuals, poorly edited content, jump cuts, visual noise, and flickering. Overall, the video is of poor quality."
 
+// ltx2Negative is DEFAULT_NEGATIVE_PROMPT of diffusers' pipelines/ltx2/utils.py.
+const ltx2Negative = "blurry, out of focus, overexposed, underexposed, low contrast, washed out colors, excessive noise, grainy texture, poor lighting, flickering, " +
+	"motion blur, distorted proportions, unnatural skin tones, deformed facial features, asymmetrical face, missing facial features, extra limbs, disfigured hands, " +
+	"wrong hand count, artifacts around text, inconsistent perspective, camera shake, incorrect depth of field, background too sharp, background clutter, " +
+	"distracting reflections, harsh shadows, inconsistent lighting direction, color banding, cartoonish rendering, 3D CGI look, unrealistic materials, uncanny valley effect, " +
+	"incorrect ethnicity, wrong gender, exaggerated expressions, wrong gaze direction, mismatched lip sync, silent or muted audio, distorted voice, robotic voice, echo, " +
+	"background noise, off-sync audio, incorrect dialogue, added dialogue, repetitive speech, jittery movement, awkward pauses, incorrect timing, unnatural transitions, " +
+	"inconsistent framing, tilted camera, flat lighting, inconsistent tone, cinematic oversaturation, stylized filters, or AI artifacts."
+
 const (
 	wan21     = "Wan2.1 generate.py and wan/configs/"
 	wan22     = "Wan2.2 wan/configs/"
@@ -94,12 +103,13 @@ var releases = []Release{
 	{Name: "ltx-video-0.9.5", Preset: "ltx-video-2b", Source: "diffusers LTXConditionPipeline", Sampler: "ltx", Guidance: []float64{3}, Steps: 50, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
 	{Name: "ltx-video-0.9.6", Preset: "ltx-video-2b", Source: "LTX-Video configs/ltxv-2b-0.9.6-dev.yaml", Unread: allButTime, Sampler: "ltx", Guidance: []float64{3}, Steps: 40, Size: "1216x704", Frames: 121, FPS: 30, TextLen: 256, Time: TimeCausal},
 	{Name: "ltx-video-0.9.6-distilled", Preset: "ltx-video-2b", Source: "LTX-Video configs/ltxv-2b-0.9.6-distilled.yaml", Unread: allButTime, Sampler: "ltx", Guidance: []float64{1}, Steps: 8, Size: "1216x704", Frames: 121, FPS: 30, TextLen: 256, Time: TimeCausal},
-	{Name: "ltx-video-0.9.8-2b-distilled", Preset: "ltx-video-2b", Source: "LTX-Video configs/ltxv-2b-0.9.8-distilled.yaml (its timesteps are not)", Unread: allButTime, Sampler: "ltx", Guidance: []float64{1}, Steps: 7, Size: "1216x704", Frames: 121, FPS: 30, TextLen: 256, Time: TimeCausal},
+	{Name: "ltx-video-0.9.8-2b-distilled", Preset: "ltx-video-2b", Source: "LTX-Video configs/ltxv-2b-0.9.8-distilled.yaml, the first of its two passes", Unread: []string{"size", "frames", "fps", "text_len"}, Sampler: "ltx-distilled", Guidance: []float64{1}, Steps: 7, Size: "1216x704", Frames: 121, FPS: 30, TextLen: 256, Time: TimeCausal},
 	{Name: "ltx-video-0.9.7", Preset: "ltx-video-13b", Source: "diffusers LTXConditionPipeline (LTX-Video's own two stages are not run)", Sampler: "ltx", Guidance: []float64{3}, Steps: 50, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
-	{Name: "ltx-video-0.9.7-distilled", Preset: "ltx-video-13b", Source: "LTX-Video configs/ltxv-13b-0.9.7-distilled.yaml (its timesteps are not)", Sampler: "ltx", Guidance: []float64{1}, Steps: 7, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
+	{Name: "ltx-video-0.9.7-distilled", Preset: "ltx-video-13b", Source: "LTX-Video configs/ltxv-13b-0.9.7-distilled.yaml, the first of its two passes", Sampler: "ltx-distilled", Guidance: []float64{1}, Steps: 7, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
 	{Name: "ltx-video-0.9.8", Preset: "ltx-video-13b", Source: "diffusers LTXConditionPipeline (LTX-Video's own two stages are not run)", Unread: allButTime, Sampler: "ltx", Guidance: []float64{3}, Steps: 50, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
-	{Name: "ltx-video-0.9.8-distilled", Preset: "ltx-video-13b", Source: "LTX-Video configs/ltxv-13b-0.9.8-distilled.yaml (its timesteps are not)", Unread: allButTime, Sampler: "ltx", Guidance: []float64{1}, Steps: 7, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
-	{Name: "ltx2.5-22b", Preset: "ltx2.5-22b", Source: "LTX-2's pipelines, one stage of them (their two stages are not run)", Unread: allButTime, Sampler: "euler", Shift: 1, Guidance: []float64{3}, Steps: 40, Size: "768x512", Frames: 121, FPS: 24, TextLen: 1024, Time: TimeCausal},
+	{Name: "ltx-video-0.9.8-distilled", Preset: "ltx-video-13b", Source: "LTX-Video configs/ltxv-13b-0.9.8-distilled.yaml, the first of its two passes", Unread: []string{"size", "frames", "fps", "text_len"}, Sampler: "ltx-distilled", Guidance: []float64{1}, Steps: 7, Size: "704x512", Frames: 161, FPS: 25, TextLen: 256, Time: TimeCausal},
+	{Name: "ltx2.5-22b-dev", Preset: "ltx2.5-22b", Source: "diffusers LTX2Pipeline and ltx_pipelines/utils/constants.py (skip-layer and cross-modal guidance and its rescaling are not run)", Unread: []string{"size", "frames", "fps"}, Sampler: "ltx-shifted", Guidance: []float64{3}, Steps: 30, Size: "768x512", Frames: 121, FPS: 24, TextLen: 1024, Negative: ltx2Negative, Time: TimeCausal},
+	{Name: "ltx2.5-22b-distilled", Preset: "ltx2.5-22b", Source: "LTX-2 ltx_pipelines/utils/constants.py, the first of its two stages (by Euler's method; its own steps are ancestral)", Unread: []string{"size", "frames", "fps"}, Sampler: "ltx2-distilled", Guidance: []float64{1}, Steps: 8, Size: "768x512", Frames: 121, FPS: 24, TextLen: 1024, Negative: ltx2Negative, Time: TimeCausal},
 
 	{Name: "hunyuanvideo-cfgdistill", Preset: "hunyuanvideo-cfgdistill", Source: "HunyuanVideo hyvideo/config.py", Sampler: "euler", Shift: 7, Guidance: []float64{6}, GuidanceInput: true, Steps: 50, Size: "1280x720", Frames: 129, FPS: 24, TextLen: 256},
 	{Name: "hunyuanvideo", Preset: "hunyuanvideo", Source: "HunyuanVideo hyvideo/config.py, whose scale of guidance is the distilled weights' input (these weights were not released)", Sampler: "euler", Shift: 7, Guidance: []float64{6}, Steps: 50, Size: "1280x720", Frames: 129, FPS: 24, TextLen: 256},
@@ -117,8 +127,8 @@ var releases = []Release{
 	{Name: "cosmos2.5-2b", Preset: "cosmos2.5-2b", Source: cosmos25, Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{7}, Steps: 35, Size: "1280x704", Frames: 93, FPS: 16, TextLen: 512, Negative: cosmosNegative},
 	{Name: "cosmos2.5-14b", Preset: "cosmos2.5-14b", Source: cosmos25, Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{7}, Steps: 35, Size: "1280x704", Frames: 93, FPS: 16, TextLen: 512, Negative: cosmosNegative},
 	// The pipeline's 720 rows do not fill patches; 704 is the nearest number that does.
-	{Name: "cosmos3-nano", Preset: "cosmos3-nano", Source: cosmos3, Sampler: "unipc-karras", Guidance: []float64{6}, Steps: 35, Size: "1280x704", Frames: 189, FPS: 24},
-	{Name: "cosmos3-edge", Preset: "cosmos3-edge", Source: cosmos3, Unread: []string{"shift"}, Sampler: "unipc", Shift: 12, Guidance: []float64{6}, Steps: 35, Size: "1280x704", Frames: 189, FPS: 24},
+	{Name: "cosmos3-nano", Preset: "cosmos3-nano", Source: cosmos3, Sampler: "unipc-karras", WholeTimes: true, Guidance: []float64{6}, Steps: 35, Size: "1280x704", Frames: 189, FPS: 24},
+	{Name: "cosmos3-edge", Preset: "cosmos3-edge", Source: "Cosmos3's conversion script to diffusers (use_native_flow_schedule, flow_shift)", Unread: []string{"guidance", "steps", "size", "frames", "fps"}, Sampler: "unipc", WholeTimes: true, Shift: 5, Guidance: []float64{5}, Steps: 50, Size: "832x480", Frames: 121, FPS: 24},
 }
 
 // published lists publishers' names of presets and releases that differ from the names
@@ -134,14 +144,16 @@ var published = []struct {
 	{"ltx-video-0.9.0", []string{"ltx-video-0.9", "ltx-video-2b-v0.9"}},
 	{"ltx-video-0.9.1", []string{"ltx-video-2b-v0.9.1"}},
 	{"ltx-video-0.9.5", []string{"ltx-video-2b-v0.9.5"}},
-	{"ltx-video-0.9.6", []string{"ltx-video-0.9.6-dev", "ltxv-2b-0.9.6-dev"}},
-	{"ltx-video-0.9.6-distilled", []string{"ltxv-2b-0.9.6-distilled"}},
+	{"ltx-video-0.9.6", []string{"ltx-video-0.9.6-dev", "ltxv-2b-0.9.6-dev", "ltxv-2b-0.9.6-dev-04-25"}},
+	{"ltx-video-0.9.6-distilled", []string{"ltxv-2b-0.9.6-distilled", "ltxv-2b-0.9.6-distilled-04-25"}},
 	{"ltx-video-0.9.7", []string{"ltx-video-0.9.7-dev", "ltxv-13b-0.9.7-dev"}},
 	{"ltx-video-0.9.7-distilled", []string{"ltxv-13b-0.9.7-distilled"}},
 	{"ltx-video-0.9.8", []string{"ltx-video-0.9.8-dev", "ltxv-13b-0.9.8-dev"}},
 	{"ltx-video-0.9.8-2b-distilled", []string{"ltxv-2b-0.9.8-distilled", "ltx-video-2b-v0.9.8-distilled"}},
 	{"ltx-video-0.9.8-distilled", []string{"ltx-video-0.9.8-13b-distilled", "ltxv-13b-0.9.8-distilled"}},
 	{"ltx2.5-22b", []string{"ltx-2.5"}},
+	{"ltx2.5-22b-distilled", []string{"ltx-2.5-22b-distilled", "ltx-2.5-22b-distilled-transformer-bf16"}},
+	{"ltx2.5-22b-dev", []string{"ltx-2.5-22b-dev", "ltx-2.5-22b-dev-transformer-bf16"}},
 	{"hunyuan1.5", []string{"hunyuanvideo-1.5"}},
 	{"hunyuanvideo", []string{"hunyuan-video"}},
 	{"hunyuanvideo-cfgdistill", []string{"hunyuan-video-t2v-720p", "hunyuanvideo-t2v"}},

@@ -184,6 +184,7 @@ func (r Release) settingsAt(size string) map[string]any {
 type ReleaseQuery struct {
 	Name    string // of the release, as --release takes it; "" where none is named
 	Folder  string // where the weights lie, "" for a model without any
+	File    string // the weights' file, where they are one
 	Experts bool   // two models share the noise levels
 	Size    string // of the video, WIDTHxHEIGHT; "" where it is not known
 }
@@ -300,10 +301,13 @@ func guessRelease(g *Generator, candidates []Release, q ReleaseQuery, folder []S
 			return strings.Contains(r.Name, hint) && !strings.HasSuffix(r.Name, "-distilled")
 		})
 	}
-	// The folder's own name, or that of one above it, may be a release's.
+	// The name of the file or the folder, or that of a folder above it, may be a release's.
 	named := false
+	names := []string{strings.TrimSuffix(filepath.Base(q.File), filepath.Ext(q.File))}
 	for dir, n := q.Folder, 0; q.Folder != "" && n < 4; dir, n = filepath.Dir(dir), n+1 {
-		name := filepath.Base(dir)
+		names = append(names, filepath.Base(dir))
+	}
+	for _, name := range names {
 		name = strings.TrimPrefix(name, "models--")
 		_, release, err := FindPreset(strings.Replace(name, "--", "/", 1))
 		if err != nil {
@@ -470,6 +474,9 @@ func readIndex(r *ConfigReader) (map[string]any, []string) {
 	case "LTXConditionPipeline":
 		// It makes its own noise levels, whatever its scheduler's file says.
 		v["time"], v["sampler"] = TimeCausal, "ltx"
+	}
+	if r.Has("use_native_flow_schedule") && r.Bool("use_native_flow_schedule", false) {
+		v["sampler"], v["integer_timesteps"] = "unipc", true // the grid from 0.999 down, and not the scheduler's own
 	}
 	if b := r.OptionalFloat("boundary_ratio", Span{0, 0.999999, "it is where two experts meet, as a share of the noise levels"}); b > 0 {
 		v["boundary"] = b

@@ -11,6 +11,12 @@ type TextEncoding struct {
 	// EncoderKeys are keys that the encoder's config.json is read with where it has none of them: what
 	// the generator takes of the encoder is not the encoder's own to say.
 	EncoderKeys map[string]any
+	// Tokens says that there is no encoder: the generator reads the tokens themselves, all of them
+	// and no padding (Generator.ReadsTokens).
+	Tokens bool
+	// Behind is what stands behind every prompt and depends on the video, or nil: sentences on its
+	// size and length. It is given the prompt and gives all of it.
+	Behind func(prompt string, v VideoFacts) string
 	// Clean says what is done to a prompt before anything else.
 	Clean TextCleaning
 	// Prefix and Suffix are the template: what stands before and behind every prompt. It goes
@@ -43,9 +49,36 @@ type TextEncoding struct {
 	// Image says that rows of the image that the video begins with stand in the text; nil where the
 	// encoder reads text alone.
 	Image *ImageRows
+	// Then are the models that the output goes through, one after another, before it is the feature.
+	Then []TextStage
 	// MaskFeature is what the generator calls the mask of the rows that are no padding,
 	// (texts, rows); "" where it reads none.
 	MaskFeature string
+}
+
+// TextStage is a model between a text encoder and its generator. It reads rows of text as "context"
+// and, if it wants, which are no padding as "context_mask".
+type TextStage struct {
+	Preset string
+	Within Within
+	Output string
+}
+
+// Within says in which part of a publisher's own release the weights of a stage lie. In diffusers'
+// folders all stages are in one of their own.
+type Within string
+
+// The parts.
+const (
+	WithinTextEncoder Within = "text encoder"
+	WithinTransformer Within = "transformer"
+)
+
+// VideoFacts are what a prompt may state of its video.
+type VideoFacts struct {
+	Width, Height, Frames int
+	FPS                   float64
+	Negative              bool // the text is the negative prompt
 }
 
 // TextCleaning is what is done to a prompt before it becomes tokens.
@@ -61,6 +94,8 @@ const (
 	// CleanGlyphs takes what is quoted in a prompt, of which a sentence is made for each quotation.
 	// A prompt that quotes nothing is not read: its rows are zeros, and all padding.
 	CleanGlyphs TextCleaning = "glyphs"
+	// CleanStrip drops blanks at both ends.
+	CleanStrip TextCleaning = "strip"
 )
 
 // ImageRows says where rows of an image stand in a text: in the place of one token of the

@@ -61,7 +61,16 @@ type Run struct {
 // Texts are in the order in which the generator lists its encoders.
 type Parts struct {
 	Texts               []models.Model
+	Stages              []models.Model // that the texts go through behind their encoders
 	Vision, Autoencoder models.Model
+}
+
+// stage is the model that a text goes through of a number, nil for the one that it was published with.
+func (p Parts) stage(i int) models.Model {
+	if i < len(p.Stages) {
+		return p.Stages[i]
+	}
+	return nil
 }
 
 // text is the text encoder of a number, nil for the one that it was published with.
@@ -152,6 +161,7 @@ func encodeTexts(gen *models.Generator, parts Parts, r request.Request) []Run {
 		batch *= 2
 	}
 	var runs []Run
+	stages := 0
 	for i, t := range texts {
 		if t.PresetOf(gen) == "" {
 			continue // the transformer reads the tokens
@@ -169,6 +179,13 @@ func encodeTexts(gen *models.Generator, parts Parts, r request.Request) []Run {
 			run.Request.TextRows = run.Model.Features().TokenTable != "" // the table stays in its file
 		}
 		runs = append(runs, run)
+		for _, then := range t.Then {
+			run := newRun(Text, then.Preset, parts.stage(stages), models.Request{Batch: batch, Text: t.Length(textLen), DType: r.ComputeType()}, TextMeshes)
+			if stages++; run.Model != nil {
+				run.Request.Masked = slices.Contains(run.Model.Inputs(), "context_mask")
+			}
+			runs = append(runs, run)
+		}
 	}
 	return runs
 }

@@ -55,7 +55,7 @@ func readHeader(b []byte, name string) (h *Header, err error) {
 		h.Format = "WebP"
 		err = h.readWebP(b)
 	default:
-		is := nameForeign(b)
+		is := NameForeign(b)
 		return h, fault.New(ErrFormat, File{name, is}, "%s is %s: PNG, JPEG and WebP are read; save it as one of them", printable.Text(name), is)
 	}
 	if err == nil && (h.Width == 0 || h.Height == 0) {
@@ -67,8 +67,8 @@ func readHeader(b []byte, name string) (h *Header, err error) {
 	return h, nil
 }
 
-// nameForeign says what a file is that is not read, where its first bytes tell.
-func nameForeign(b []byte) string {
+// NameForeign says what a file is that is not read, where its first bytes tell.
+func NameForeign(b []byte) string {
 	for _, f := range []struct{ begin, name string }{
 		{"GIF8", "a GIF"}, {"BM", "a BMP"}, {"II*\x00", "a TIFF"}, {"MM\x00*", "a TIFF"}, {"8BPS", "a Photoshop document"},
 		{"\xff\x0a", "a JPEG XL"}, {"\x00\x00\x00\x0cJXL ", "a JPEG XL"}, {"\x00\x00\x00\x0cjP  ", "a JPEG 2000"}, {"v/1\x01", "an OpenEXR"},

@@ -241,3 +241,37 @@ func TestResizeToTheSameSize(t *testing.T) {
 		}
 	})
 }
+
+// PyTorch's own: the nearest pixel of interpolate without a mode, and its bilinear interpolation with
+// antialiasing, which rounds once and to even.
+func TestResizingAsPyTorch(t *testing.T) {
+	row := func(vs ...byte) *Image {
+		im := &Image{Width: len(vs), Height: 1}
+		for _, v := range vs {
+			im.Pix = append(im.Pix, v, v, v)
+		}
+		return im
+	}
+	for _, c := range []struct {
+		im   *Image
+		f    Filter
+		want []byte
+	}{
+		{row(1, 2, 3), Nearest, []byte{1, 2}},
+		{row(1, 2), Nearest, []byte{1, 1, 1, 2, 2}},
+		{row(0, 100), Smooth, []byte{0, 25, 75, 100}},
+		{row(0, 3, 0, 1), Smooth, []byte{1, 1}}, // 1.2857 and 0.8571
+	} {
+		got := c.im.Resize(len(c.want), 1, c.f)
+		for i, v := range c.want {
+			if got.Pix[3*i] != v || got.Pix[3*i+2] != v {
+				t.Errorf("%s of %v: %v, want %v", c.f, c.im.Pix, got.Pix, c.want)
+			}
+		}
+	}
+	// 3x2 pixels fill 4x4: they become 6x4, and one column goes on each side.
+	im := &Image{Width: 3, Height: 2, Pix: make([]byte, 18)}
+	if p := (Preparation{Smooth, FitCrop}).fill(im, 4, 4, FitCrop); p.Width != 4 || p.Height != 4 || p.Data[0] != -1 {
+		t.Errorf("%dx%d %v", p.Width, p.Height, p.Data[0])
+	}
+}

@@ -62,6 +62,13 @@ var (
 	OfficialWan = Preparation{"", FitStretch}
 	// OfficialTI2V is that of Wan2.2's own textimage2video.py.
 	OfficialTI2V = Preparation{Lanczos, FitCrop}
+	// DiffusersCosmosImage is that of diffusers' Cosmos2_5_PredictBasePipeline (0.42.1) for an
+	// image, which it makes a tensor first, and DiffusersVideo that of its VideoProcessor for the
+	// frames of a video.
+	DiffusersCosmosImage = Preparation{Nearest, FitStretch}
+	DiffusersVideo       = Preparation{Bilinear, FitStretch}
+	// DiffusersCosmos3Image is that of diffusers' Cosmos3OmniPipeline (0.42.1).
+	DiffusersCosmos3Image = Preparation{Smooth, FitCrop}
 )
 
 // Frame is what a picture becomes: the size of the video, and what its width and height
@@ -89,6 +96,12 @@ func (p Preparation) fill(im *Image, width, height int, fit Fit) *Planes {
 		// those of Wan2.2's code.
 		w, h := scaleBy(im, max(byWidth, byHeight))
 		w, h = max(w, width), max(h, height)
+		if p.Filter == Smooth { // whose code rounds sizes up, and the middle to even
+			scale := max(byWidth, byHeight)
+			w, h = int(math.Ceil(scale*float64(im.Width))), int(math.Ceil(scale*float64(im.Height)))
+			left, top := math.RoundToEven(float64(w-width)/2), math.RoundToEven(float64(h-height)/2)
+			return p.resizeWindow(im, w, h, window{int(left), int(top), width, height})
+		}
 		return p.resizeWindow(im, w, h, window{(w - width) / 2, (h - height) / 2, width, height})
 	case FitPad:
 		w, h := scaleBy(im, min(byWidth, byHeight))

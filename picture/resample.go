@@ -11,6 +11,12 @@ const (
 	Bilinear Filter = "bilinear"
 	Bicubic  Filter = "bicubic" // a = -0.5
 	Lanczos  Filter = "lanczos" // three lobes
+	// Nearest is PyTorch's interpolate without a mode: the pixel that lies at the result's own
+	// place, rounded down, with the scale in single precision.
+	Nearest Filter = "nearest"
+	// Smooth is PyTorch's bilinear interpolation with antialiasing: Bilinear without a rounding
+	// between its two passes.
+	Smooth Filter = "smooth"
 )
 
 // kernel gives a filter's weight at a distance in pixels, and the distance beyond which it
@@ -105,6 +111,12 @@ func (im *Image) Resize(width, height int, f Filter) *Image {
 // resizeWindow gives the part of Resize's result that lies in a window, without the work
 // for the rest of it.
 func (im *Image) resizeWindow(width, height int, f Filter, part window) *Image {
+	switch f {
+	case Nearest:
+		return im.pickWindow(width, height, part)
+	case Smooth:
+		return im.smoothWindow(width, height, part)
+	}
 	if shrinks := im.Height - height; shrinks > 0 && shrinks > 2*(im.Width-width) {
 		out := im.resizeColumns(f.makeTaps(im.Height, height, part.y, part.y+part.height), 0)
 		return out.resizeRows(width, f, part, 0, part.height)
@@ -119,6 +131,48 @@ func (im *Image) resizeWindow(width, height int, f Filter, part window) *Image {
 		last = max(last, t.first+len(t.weights))
 	}
 	return im.resizeRows(width, f, part, first, last).resizeColumns(down, first)
+}
+
+// pickWindow is resizeWindow by Nearest.
+func (im *Image) pickWindow(width, height int, part window) *Image {
+	pick := func(in, out, at int) int {
+		return min(in-1, int(float32(at)*(float32(in)/float32(out))))
+	}
+	out := &Image{part.width, part.height, make([]byte, 3*part.width*part.height)}
+	to := 0
+	for y := range part.height {
+		row := im.Pix[3*im.Width*pick(im.Height, height, part.y+y):]
+		for x := range part.width {
+			copy(out.Pix[to:to+3], row[3*pick(im.Width, width, part.x+x):])
+			to += 3
+		}
+	}
+	return out
+}
+
+// smoothWindow is resizeWindow by Smooth. Bytes are rounded to even.
+func (im *Image) smoothWindow(width, height int, part window) *Image {
+	across := Bilinear.makeTaps(im.Width, width, part.x, part.x+part.width)
+	down := Bilinear.makeTaps(im.Height, height, part.y, part.y+part.height)
+	out := &Image{part.width, part.height, make([]byte, 3*part.width*part.height)}
+	sums := make([]int64, 3*part.width)
+	for y, v := range down {
+		clear(sums)
+		for i, weight := range v.weights {
+			row := im.Pix[3*im.Width*(v.first+i):]
+			for x, h := range across {
+				for j, w := range h.weights {
+					for c := range 3 {
+						sums[3*x+c] += int64(weight) * int64(w) * int64(row[3*(h.first+j)+c])
+					}
+				}
+			}
+		}
+		for x, sum := range sums {
+			out.Pix[3*part.width*y+x] = clip(int(math.RoundToEven(float64(sum) / (1 << (2 * fractionBits)))))
+		}
+	}
+	return out
 }
 
 // resizeRows gives the rows from first to last, each resized to width and cut to the window.

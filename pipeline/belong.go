@@ -30,7 +30,15 @@ func (p *Pipeline) checkBelong() error {
 		errs.Add(p.checkAutoencoder())
 	}
 	for i, t := range p.texts {
+		if n := p.generator().Vocabulary; t.use.Tokens && t.tokens != nil && t.tokens.Size() > n {
+			errs.Add(fault.New(ErrWrongPart, WrongPart{t.parts[1], p.paths[t.parts[1]], "a tokenizer", p.Name() + "'s own", p.Name()},
+				"%s: this tokenizer has ids up to %d, and %s knows %d: they are not of one release", p.paths[t.parts[1]], t.tokens.Size()-1, p.Name(), n))
+		}
 		if t.model != nil {
+			if err := p.checkStages(t); err != nil {
+				errs.Add(err)
+				continue
+			}
 			errs.Add(p.checkTextEncoder(t, i == 0))
 		}
 	}
@@ -118,8 +126,18 @@ func (p *Pipeline) checkTextEncoder(t *textPart, context bool) error {
 // meshOfOneDevice is a single device, for graphs that are built for their shapes.
 func meshOfOneDevice() (*mesh.Mesh, error) { return mesh.Local(mesh.Standard(nil)...) }
 
-// outputShape is the shape of what the encoder makes of one text, where a text has textLen rows.
+// outputShape is the shape of what the encoder and the stages behind it make of one text, where a
+// text has textLen rows.
 func (t *textPart) outputShape(textLen int) ([]int, error) {
+	shape, err := t.encoderShape(textLen)
+	if err != nil || len(t.stages) == 0 {
+		return shape, err
+	}
+	return t.shapeBehind(shape)
+}
+
+// encoderShape is the shape of what the encoder alone makes of one text.
+func (t *textPart) encoderShape(textLen int) ([]int, error) {
 	rows := t.use.Length(max(1, textLen))
 	if known, ok := t.shapes.Load(rows); ok { // a service asks for each request
 		return known.([]int), nil
@@ -177,6 +195,9 @@ func (p *Pipeline) contextWidth() (int, error) {
 		return 0, err
 	}
 	in := g.Input("context")
+	if in == nil {
+		in = g.Input("text") // of a transformer that projects no rows
+	}
 	if in == nil {
 		return 0, fault.New(models.ErrVariant, nil, "%s reads no rows of text", p.Name())
 	}

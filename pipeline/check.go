@@ -12,7 +12,7 @@ import (
 // images, noise, outputs, state. The seed is drawn where that is asked for. Errors are those of
 // Generate.
 func (p *Pipeline) Check(ctx context.Context, d Devices, o Options, first, last *picture.Image) (*Result, error) {
-	o.Image, o.LastImage, o.Noise, o.Out, o.FramesOut, o.LatentsOut, o.FeaturesOut = "", "", "", "", "", "", ""
+	o.Image, o.LastImage, o.Video, o.Noise, o.Out, o.FramesOut, o.LatentsOut, o.FeaturesOut = "", "", "", "", "", "", "", ""
 	s := &settled{p: p, o: o, onlyChecked: true, images: images{first: first, last: last}}
 	if err := s.decide(ctx, d); err != nil {
 		return nil, err

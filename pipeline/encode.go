@@ -16,7 +16,7 @@ func (p *Pipeline) Encode(ctx context.Context, d Devices, o Options) (*Result, e
 	errs.Add(s.openControls())
 	s.settleSize()
 	errs.Add(s.checkOutputs())
-	if s.images.first != nil || s.images.last != nil {
+	if s.images.first != nil || s.images.last != nil || s.images.video != nil || s.p.statesVideo() {
 		errs.Add(s.settleLatents())
 		errs.Add(s.settleImages(d))
 	} else if s.o.asksControl() {

@@ -331,9 +331,9 @@ func (g *generation) keepStep(loop *denoise.Loop, step denoise.Step, traced map[
 }
 
 // keptFrame are the latents of a first frame that is given and stands beside the denoised ones,
-// nil where there is none or where it was mixed into them.
+// nil where there is none or where it is among them already.
 func (g *generation) keptFrame() *tensor.Tensor {
-	if g.mix.frame != nil {
+	if g.mix.frame != nil || g.p.imageUse().Replaced != nil {
 		return nil
 	}
 	return g.features[conditions.NameOfKept]

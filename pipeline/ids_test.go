@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weft/checkpoint"
+	"weft/models"
 	_ "weft/models/all"
 	"weft/tensor"
 )
@@ -53,7 +54,7 @@ func TestIDsAreTheReleases(t *testing.T) {
 			rows := p.Settings.Count("text_len")
 			var prompts []*prompt
 			for _, text := range readRequest(t, folder) {
-				read, err := p.readPrompt("the prompt", text, rows)
+				read, err := p.readPrompt("the prompt", text, rows, models.VideoFacts{Width: 48, Height: 32, Frames: 9, FPS: 24})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"weft/denoise"
 	"weft/dtype"
 	"weft/fault"
+	"weft/footage"
 	"weft/identify"
 	"weft/internal/userfile"
 	"weft/mesh"
@@ -25,6 +27,7 @@ import (
 type images struct {
 	first, last *picture.Image
 	sums        [2]string // of the files
+	video       *footage.Footage
 	phase       *conditions.Phase
 	cost        Cost // of the phase, as its models run
 }
@@ -32,9 +35,30 @@ type images struct {
 // maxImageFile bounds the file of a picture.
 const maxImageFile = 1 << 30
 
-// openImages reads the pictures that are asked for.
+// videoFrames are the frames of the video that is given, as conditions takes them.
+type videoFrames struct{ *footage.Footage }
+
+// Length is how many frames there are.
+func (v videoFrames) Length() int { return v.Frames }
+
+// openVideo opens the video that is asked for.
+func (s *settled) openVideo() error {
+	if s.o.Video == "" || s.onlyChecked {
+		return nil
+	}
+	v, err := footage.Open(s.o.Video)
+	if err != nil {
+		return err
+	}
+	s.images.video = v
+	s.notes = append(s.notes, v.Notes...)
+	return nil
+}
+
+// openImages reads the pictures that are asked for, and opens the video.
 func (s *settled) openImages() error {
 	var errs fault.List
+	errs.Add(s.openVideo())
 	for i, path := range []string{s.o.Image, s.o.LastImage} {
 		if path == "" || s.onlyChecked {
 			continue
@@ -77,6 +101,9 @@ func (s *settled) settleImages(d Devices) error {
 	r := conditions.Request{Layout: s.p.conditionsLayout(), Image: s.images.first, Last: s.images.last, Fit: s.o.Fit, Width: s.o.Width, Height: s.o.Height, Frames: s.o.Frames}
 	if s.p.imageUse().DrawsPosterior() {
 		r.Sample = s.samplePosterior
+	}
+	if r.VideoLatents = s.o.VideoLatents; s.images.video != nil {
+		r.Video = videoFrames{s.images.video}
 	}
 	var errs fault.List
 	parts := s.imageParts(d)
@@ -194,10 +221,18 @@ func (c *Cost) addRun(more Cost) {
 	c.Notes = append(c.Notes, more.Notes...)
 }
 
+// keptLatents is how many latent frames are given.
+func (im *images) keptLatents(use models.ImageUse, asked int) int {
+	if im.video == nil || use.Replaced == nil {
+		return 1
+	}
+	return cmp.Or(asked, use.Replaced.Latents)
+}
+
 // blankConditions are conditions of the right shapes, to check a loop before any are computed.
 func (s *settled) blankConditions(f features) {
 	use := s.p.imageUse()
-	if s.images.first == nil || s.latent == nil {
+	if s.images.first == nil && s.images.video == nil || s.latent == nil {
 		return
 	}
 	if use.LatentChannels > 0 {
@@ -212,7 +247,7 @@ func (s *settled) blankConditions(f features) {
 		f[use.FeatureCondition()] = tensor.New(dtype.F32, 1, use.VisionImages()*v.Rows, use.FeatureWidth)
 	}
 	if use.KeepsFirst {
-		f[conditions.NameOfKept] = tensor.New(dtype.F32, 1, s.latent[0], 1, s.latent[2], s.latent[3])
+		f[conditions.NameOfKept] = tensor.New(dtype.F32, 1, s.latent[0], s.images.keptLatents(use, s.o.VideoLatents), s.latent[2], s.latent[3])
 	}
 }
 
@@ -251,7 +286,11 @@ func (s *settled) askedImages(out map[string]string) {
 			out[name] = s.images.sums[i]
 		}
 	}
-	if s.images.first != nil {
+	if v := s.images.video; v != nil {
+		out["video"] = v.Sum
+		out["latent frames of the video"] = fmt.Sprint(s.images.keptLatents(s.p.imageUse(), s.o.VideoLatents))
+	}
+	if s.images.first != nil || s.images.video != nil {
 		out["fit"] = fmt.Sprint(s.o.Fit)
 	}
 	s.askedControls(out)

@@ -21,6 +21,9 @@ func (p *Pipeline) Parts() phases.Parts {
 	for _, t := range p.texts {
 		if t.model != nil {
 			parts.Texts = append(parts.Texts, t.model.Model)
+			for _, s := range t.stages {
+				parts.Stages = append(parts.Stages, s.model.Model)
+			}
 		}
 	}
 	if p.vision != nil {

@@ -41,6 +41,9 @@ type textPart struct {
 	tokens *tokenizer.Tokenizer
 	shapes sync.Map        // of what the encoder makes, by rows
 	vision *identify.Match // makes the rows of an image that stand in the text; nil for none
+	stages []*textStage
+	// tokensSum is the SHA-256, in hex, of a tokenizer that is a tensor of the encoder's file.
+	tokensSum string
 }
 
 // OpenOptions of Open.
@@ -71,6 +74,9 @@ func Open(dir string, o OpenOptions) (*Pipeline, error) {
 		case part == ImageEncoder && p.imageUse().FeatureWidth == 0:
 		case part == TextEncoder, part == Tokenizer: // of every text
 			for _, t := range p.texts {
+				if t.use.Tokens && part == TextEncoder {
+					continue // there is none
+				}
 				errs.Add(p.openTextPart(t, t.parts[slices.Index(textParts[0][:], part)], o.Files))
 			}
 		default:
@@ -115,6 +121,7 @@ func (p *Pipeline) openTransformer(release string) error {
 	if p.paths[Transformer] = filepath.Clean(path); !isDir(p.Dir) {
 		p.paths[Transformer] = p.Dir
 	}
+	p.noteOtherTransformers()
 	m, err := openMatch(p.paths[Transformer], release)
 	if err != nil {
 		return err
@@ -166,6 +173,9 @@ func (p *Pipeline) openPart(part Part, f Files) error {
 		preset, to = p.imageUse().Vision, &p.vision
 	}
 	path, err := findPart(p.Dir, p.Layout, part, f, preset)
+	if err != nil && part == Autoencoder && !isDir(p.paths[Transformer]) {
+		return p.openWithin(err)
+	}
 	if err != nil {
 		return err
 	}
@@ -173,6 +183,23 @@ func (p *Pipeline) openPart(part Part, f Files) error {
 	if *to, err = openMatch(path, ""); err != nil {
 		return fmt.Errorf("the %s: %w", part, err)
 	}
+	return nil
+}
+
+// openWithin opens the autoencoder in the file of a whole release, as LTX-Video's are. missing is the
+// error that no other file has it.
+func (p *Pipeline) openWithin(missing error) error {
+	path := p.paths[Transformer]
+	c, err := checkpoint.Open(path)
+	if err != nil {
+		return err
+	}
+	p.vae, err = identify.IdentifyAmong(c, models.SiblingPresets(p.companions().Decoder)...)
+	if err != nil {
+		c.Close()
+		return fmt.Errorf("%w; nor does %s have it: %w", missing, path, err)
+	}
+	p.paths[Autoencoder] = path
 	return nil
 }
 
@@ -188,8 +215,11 @@ func (p *Pipeline) openTextPart(t *textPart, part Part, f Files) error {
 		if err == nil && t.use.Image != nil {
 			err = p.openImageTower(t, path)
 		}
+		if err == nil {
+			return p.openStages(t, f)
+		}
 	} else {
-		t.tokens, err = tokenizer.Open(path)
+		err = t.openTokenizer(path)
 	}
 	if err != nil {
 		return fmt.Errorf("the %s: %w", part, err)
@@ -279,6 +309,9 @@ func (p *Pipeline) matches() []*identify.Match {
 	all := slices.Clone(p.experts)
 	for _, t := range p.texts {
 		all = append(all, t.model, t.vision)
+		for _, s := range t.stages {
+			all = append(all, s.model)
+		}
 	}
 	return slices.DeleteFunc(append(all, p.vision, p.vae), func(m *identify.Match) bool { return m == nil })
 }
@@ -338,7 +371,14 @@ func (p *Pipeline) partSums() (map[Part]string, error) {
 				return nil, err
 			}
 		}
-		if t.tokens != nil {
+		for _, s := range t.stages {
+			if err := add(s.part(), s.model); err != nil {
+				return nil, err
+			}
+		}
+		if t.tokensSum != "" {
+			sums[t.parts[1]] = t.tokensSum
+		} else if t.tokens != nil {
 			b, err := userfile.Read(t.tokens.Path, maxTokenizer)
 			if err != nil {
 				return nil, err
@@ -367,6 +407,11 @@ func (p *Pipeline) ModelHash() (string, error) {
 	for _, part := range []Part{SecondEncoder, SecondTokens} {
 		if sums[part] != "" {
 			fmt.Fprintf(h, "%s %s\n", part, sums[part])
+		}
+	}
+	for _, t := range p.texts {
+		for _, s := range t.stages {
+			fmt.Fprintf(h, "%s %s\n", s.part(), sums[s.part()])
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil

@@ -20,11 +20,13 @@ type Options struct {
 	// take them. Fit says how both fill the frames; "" is the release's own way.
 	Image, LastImage string
 	Fit              picture.Fit
-	// Video is a control video, Mask is white where it is made anew, and References are images that
-	// the new video refers to, for models that take them (picture.OpenVideo reads the first two).
-	// ConditioningScale is by how much they count: one number, or one for each of the model's
-	// control blocks; nil is 1.
+	// Video is a video whose last frames the new one goes on from, or one that controls the new one, for
+	// models that do: a folder of pictures, an animated PNG, or Motion JPEG in AVI. VideoLatents is how many
+	// latent frames the former make; 0 is the release's own number. Mask is white where a control
+	// video is made anew, and References are images that the new video refers to. ConditioningScale is by
+	// how much these count: one number, or one for each of the model's control blocks; nil is 1.
 	Video, Mask       string
+	VideoLatents      int
 	References        []string
 	ConditioningScale []float64
 	// NoTruncate refuses a prompt of more tokens than the text encoder reads.

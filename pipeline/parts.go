@@ -55,6 +55,8 @@ type Files struct {
 	SecondTokens  string
 	VAE           string
 	ImageEncoder  string
+	// Connectors has the models that a text goes through between its encoder and the transformer.
+	Connectors string
 }
 
 // named returns the file that a part is given as, "" where none is named.
@@ -87,9 +89,13 @@ type publishedFile struct {
 }
 
 // publishedFiles are the names under which publishers' own folders have the parts beside the
-// transformer, in the order in which they are tried. The transformer lies at their top, or two
-// experts in folders. Of a preset that is not here, no publisher's own folder is known.
+// transformer, in the order in which they are tried. The transformer lies at their top unless it is
+// here, or two experts in folders. Of a preset that is not here, no publisher's own folder is known.
 var publishedFiles = []publishedFile{
+	{Transformer, "ltx2.5-22b", ltx25Transformers},
+	{TextEncoder, "ltx2.5-gemma4-12b", []string{ltx25Text}},
+	{Tokenizer, "ltx2.5-gemma4-12b", []string{ltx25Text}}, // it is a tensor of the file
+	{Autoencoder, "ltx2.5-vae-conv", []string{"vae/ltx-2.5-video-vae-conv-bf16.safetensors", "vae/ltx-2.5-video-vae-bf16.safetensors"}},
 	{TextEncoder, "umt5-xxl", []string{"models_t5_umt5-xxl-enc-bf16.pth", "models_t5_umt5-xxl-enc-bf16.safetensors"}},
 	{Tokenizer, "umt5-xxl", []string{"google/umt5-xxl"}},
 	{Autoencoder, "wan2.1-vae", []string{"Wan2.1_VAE.pth", "Wan2.1_VAE.safetensors"}},
@@ -97,6 +103,11 @@ var publishedFiles = []publishedFile{
 	{ImageEncoder, "wan2.1-clip-vit-h14", []string{"models_clip_open-clip-xlm-roberta-large-vit-huge-14.pth",
 		"models_clip_open-clip-xlm-roberta-large-vit-huge-14.safetensors"}},
 }
+
+// The files of LTX-2.5's own folder. Of its two autoencoders the convolutional one is run.
+var ltx25Transformers = []string{"diffusion_models/ltx-2.5-22b-distilled-transformer-bf16.safetensors", "diffusion_models/ltx-2.5-22b-dev-transformer-bf16.safetensors"}
+
+const ltx25Text = "text_encoders/gemma4-12b-with-proj-ltx-2.5-bf16.safetensors"
 
 // publishedName is the name of a preset's file, "" where no publisher's own folder is known.
 func publishedName(preset string) string {
@@ -112,23 +123,26 @@ func publishedName(preset string) string {
 // tried: those of the preset first, then in a publisher's own folder those of other presets, so
 // that a part of another release is told from one that is missing. "" stands for any preset.
 func namesOf(l Layout, part Part, preset string) []string {
+	if l == Diffusers && part == Tokenizer {
+		return []string{diffusersFolders[part], "text_tokenizer"} // of a transformer that reads tokens
+	}
 	if l == Diffusers {
 		return []string{diffusersFolders[part]}
-	}
-	if part == Transformer {
-		return []string{"."}
 	}
 	var own, others []string
 	for _, f := range publishedFiles {
 		switch {
 		case f.part != part:
-		case f.preset == preset:
+		case f.preset == preset || part == Transformer:
 			own = append(own, f.names...)
 		default:
 			others = append(others, f.names...)
 		}
 	}
-	if own == nil && preset != "" {
+	switch {
+	case part == Transformer:
+		return append(own, ".")
+	case own == nil && preset != "":
 		return nil
 	}
 	return slices.Concat(own, others, []string{diffusersFolders[part]})

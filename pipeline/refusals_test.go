@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weft/fault"
+	"weft/models"
 )
 
 // link makes a folder with the files of another one.
@@ -73,7 +74,7 @@ func TestLongPrompts(t *testing.T) {
 		}
 		defer p.Close()
 		rows := p.Settings.Count("text_len")
-		read, err := p.readPrompt("the prompt", long, rows)
+		read, err := p.readPrompt("the prompt", long, rows, models.VideoFacts{})
 		if err != nil {
 			t.Fatal(err)
 		}

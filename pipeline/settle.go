@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 
 	"weft/denoise"
 	"weft/fault"
@@ -41,7 +42,7 @@ type settled struct {
 	mix          mixing
 	mixed        map[string]models.Setting // the numbers of mix, with their sources
 
-	text            []Placement // of each text encoder
+	text            []textPlaces // of each text
 	denoise, decode Placement
 	width, height   int         // of the frames that are written
 	onlyChecked     bool        // there are no outputs, and images are given as they are
@@ -52,7 +53,7 @@ type settled struct {
 
 // settle decides and checks everything that is asked. The error has all violations.
 func (p *Pipeline) settle(ctx context.Context, d Devices, o Options) (*settled, error) {
-	s := &settled{p: p, o: o}
+	s := &settled{p: p, o: o, notes: slices.Clone(p.Notes)}
 	if err := s.decide(ctx, d); err != nil {
 		return nil, err
 	}
@@ -74,7 +75,13 @@ func (s *settled) decide(ctx context.Context, d Devices) error {
 	if err := errs.Err(); err != nil {
 		return err
 	}
+	if out := s.p.generator().LeftOut; out != "" {
+		s.notes = append(s.notes, s.p.Name()+": "+out)
+	}
 	errs.Add(s.settlePrompts())
+	if s.prompt == nil {
+		return errs.Err() // a loop without a text would only say so again
+	}
 	if err := fault.Join(s.settleImages(d), s.settleControls(d)); err != nil { // a loop without conditions would only say so again
 		errs.Add(err)
 		return errs.Err()
@@ -171,7 +178,7 @@ func (s *settled) settleLatents() error {
 			s.notes = append(s.notes, fmt.Sprintf("%g frames a second are asked for: %s was trained for %g (%s), so movements are %.2g times as fast",
 				s.o.FPS, s.p.Name(), own, fps.From, s.o.FPS/own))
 		}
-		if s.releaseSettings().Text("time") == "" {
+		if s.releaseSettings().Text("time") == "" && !s.p.generator().ReadsRate {
 			s.o.FPS = 0 // the file's rate alone: the model's positions are no seconds
 		}
 	}
@@ -249,10 +256,16 @@ func (s *settled) adviseSize() error {
 		w, h, best[0], best[1], up[0], up[1], w, h)
 }
 
+// videoFacts are what a prompt may state of the video.
+func (s *settled) videoFacts(negative bool) models.VideoFacts {
+	fps, _ := s.fps.Value.(float64)
+	return models.VideoFacts{Width: s.o.Width, Height: s.o.Height, Frames: s.o.Frames, FPS: fps, Negative: negative}
+}
+
 // settlePrompts makes ids of the prompt.
 func (s *settled) settlePrompts() error {
 	var err error
-	if s.prompt, err = s.p.readPrompt("the prompt", s.o.Prompt, s.rows); err != nil {
+	if s.prompt, err = s.p.readPrompt("the prompt", s.o.Prompt, s.rows, s.videoFacts(false)); err != nil {
 		return err
 	}
 	return s.acceptPrompt(s.prompt)
@@ -266,7 +279,7 @@ func (s *settled) settleNegative() error {
 	}
 	s.settings["negative_prompt"] = text
 	var err error
-	if s.negative, err = s.p.readPrompt("the negative prompt", text.Value.(string), s.rows); err != nil {
+	if s.negative, err = s.p.readPrompt("the negative prompt", text.Value.(string), s.rows, s.videoFacts(true)); err != nil {
 		return err
 	}
 	return s.acceptPrompt(s.negative)
@@ -341,11 +354,21 @@ func (s *settled) placePhases(d Devices) error {
 	return fault.Join(s.placeText(d), s.placeDecoding(d))
 }
 
+// textPlaces are where the models of one text run: its encoder, and the stages behind it.
+type textPlaces struct {
+	encoder Placement
+	stages  []Placement
+}
+
 // placeText chooses the mesh of each text encoder.
 func (s *settled) placeText(d Devices) error {
 	s.text = nil
 	var errs fault.List
 	for _, t := range s.p.texts {
+		if t.use.Tokens {
+			s.text = append(s.text, textPlaces{})
+			continue
+		}
 		place := Placement{DType: s.o.ComputeType(), Stream: true}
 		r := models.Request{Batch: len(s.texts()), Text: t.use.EncoderRows(s.rows, t.imageRows()), Masked: t.use.Masked, TextRows: t.model.Features().TokenTable != ""}
 		var err error
@@ -353,7 +376,9 @@ func (s *settled) placeText(d Devices) error {
 			return d.CheckSplit(t.model, r, Placement{Mesh: m, DType: place.DType})
 		})
 		errs.Add(err)
-		s.text = append(s.text, place)
+		stages, err := s.placeStages(d, t)
+		errs.Add(err)
+		s.text = append(s.text, textPlaces{place, stages})
 	}
 	return errs.Err()
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"unicode"
 
 	"weft/dtype"
 	"weft/fault"
@@ -42,11 +43,14 @@ type prompt struct {
 }
 
 // readPrompt cleans a text as the release does and makes ids of it for each encoder, where a
-// text has textLen rows.
-func (p *Pipeline) readPrompt(what, text string, textLen int) (*prompt, error) {
+// text has textLen rows. video is what it may state of the video.
+func (p *Pipeline) readPrompt(what, text string, textLen int, video models.VideoFacts) (*prompt, error) {
 	out := &prompt{what: what}
 	for i, t := range p.texts {
 		clean, notes := cleanText(t.use.Clean, text)
+		if t.use.Behind != nil {
+			clean = t.use.Behind(clean, video)
+		}
 		for _, n := range notes {
 			out.notes = append(out.notes, what+": "+n)
 		}
@@ -54,7 +58,7 @@ func (p *Pipeline) readPrompt(what, text string, textLen int) (*prompt, error) {
 			out.ids, out.more = append(out.ids, nil), append(out.more, Text{Encoder: t.model.Name()})
 			continue
 		}
-		ids, said, err := t.readIDs(clean, t.use.Length(textLen))
+		ids, said, err := t.readIDs(clean, t.use.Length(textLen), p.Name())
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", what, err)
 		}
@@ -73,6 +77,11 @@ func (p *Pipeline) readPrompt(what, text string, textLen int) (*prompt, error) {
 	return out, nil
 }
 
+// statesVideo says whether prompts state facts of the video.
+func (p *Pipeline) statesVideo() bool {
+	return slices.ContainsFunc(p.texts, func(t *textPart) bool { return t.use.Behind != nil })
+}
+
 // cleanText does what a release does to a prompt before it becomes tokens.
 func cleanText(how models.TextCleaning, text string) (clean string, notes []string) {
 	switch how {
@@ -82,16 +91,21 @@ func cleanText(how models.TextCleaning, text string) (clean string, notes []stri
 		return textclean.Glyphs(text), nil
 	case models.CleanBlank:
 		return cmp.Or(text, " "), nil
+	case models.CleanStrip: // of what Python takes for blank
+		return strings.TrimFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }), nil
 	}
 	return text, nil
 }
 
-// readIDs makes at most length ids of a text.
-func (t *textPart) readIDs(clean string, length int) ([]int, Text, error) {
-	said := Text{Encoder: t.model.Name(), clean: clean}
+// readIDs makes at most length ids of a text, or all of a text that the generator reads itself.
+func (t *textPart) readIDs(clean string, length int, generator string) ([]int, Text, error) {
+	said := Text{Encoder: t.reader(generator), clean: clean}
 	all, err := t.encodeWords(clean + t.use.Suffix)
 	if err != nil {
 		return nil, said, err
+	}
+	if t.use.Tokens {
+		length = len(all)
 	}
 	said.Tokens, said.Used = len(all), min(len(all), length)
 	if len(all) <= length {
@@ -130,9 +144,17 @@ func (t *textPart) encodeWords(text string) ([]int, error) {
 func (t *textPart) idOf(piece, does string) (int, error) {
 	id, ok := t.tokens.ID(piece)
 	if !ok {
-		return 0, fault.New(tokenizer.ErrUnsupported, nil, "%s has no %s, which %s of %s", t.tokens.Path, piece, does, t.model.Name())
+		return 0, fault.New(tokenizer.ErrUnsupported, nil, "%s has no %s, which %s of %s", t.tokens.Path, piece, does, t.reader("the transformer"))
 	}
 	return id, nil
+}
+
+// reader is the name of the model that reads the text's tokens: its encoder, or the generator.
+func (t *textPart) reader(generator string) string {
+	if t.model == nil {
+		return generator
+	}
+	return t.model.Name()
 }
 
 // wordsShown is how many words are shown on each side of a cut.
@@ -161,7 +183,7 @@ func (t *textPart) findCut(clean string, length int) (string, error) {
 // encodeTexts computes the features of each text of each video, by the names that the generator
 // has for them. The encoders run one after another, each for all videos, and the weights of one
 // leave the devices before those of the next one come.
-func (p *Pipeline) encodeTexts(ctx context.Context, d Devices, videos [][]*prompt, textLen int, places []Placement, shown *picture.Image) ([][]features, Cost, error) {
+func (p *Pipeline) encodeTexts(ctx context.Context, d Devices, videos [][]*prompt, textLen int, places []textPlaces, shown *picture.Image) ([][]features, Cost, error) {
 	texts := make([][]features, len(videos))
 	for v, prompts := range videos {
 		for range prompts {
@@ -170,7 +192,15 @@ func (p *Pipeline) encodeTexts(ctx context.Context, d Devices, videos [][]*promp
 	}
 	var cost Cost
 	for i, t := range p.texts {
-		image, err := p.encodeTextImage(ctx, d, t, shown, places[i], &cost)
+		if t.use.Tokens {
+			for v, prompts := range videos {
+				for n, one := range prompts {
+					texts[v][n][t.use.Feature] = idsTensor(one.ids[i])
+				}
+			}
+			continue
+		}
+		image, err := p.encodeTextImage(ctx, d, t, shown, places[i].encoder, &cost)
 		if err != nil {
 			return nil, cost, err
 		}
@@ -182,14 +212,15 @@ func (p *Pipeline) encodeTexts(ctx context.Context, d Devices, videos [][]*promp
 				return nil, cost, err
 			}
 			b.image = image
-			in, n, err := p.readTextInputs(ctx, t, b, places[i].DType)
+			in, n, err := p.readTextInputs(ctx, t, b, places[i].encoder.DType)
 			cost.BytesRead += n
 			if err != nil {
 				return nil, cost, err
 			}
 			inputs, batches = append(inputs, in), append(batches, b)
 		}
-		out, err := t.runEncoder(ctx, d, inputs, batches, places[i], &cost)
+		out, c, err := t.encode(ctx, d, inputs, batches, places[i])
+		cost.addRun(c)
 		if err != nil {
 			return nil, cost, err
 		}
@@ -202,24 +233,56 @@ func (p *Pipeline) encodeTexts(ctx context.Context, d Devices, videos [][]*promp
 	return texts, cost, nil
 }
 
-// runEncoder computes what an encoder makes of the batches, whose inputs are those of Forward. Where
-// none of them has a text, it does not run, and what it makes is zeros.
-func (t *textPart) runEncoder(ctx context.Context, d Devices, inputs []map[string]*tensor.Tensor, batches []textBatch, place Placement,
-	cost *Cost) ([]map[string]*tensor.Tensor, error) {
+// maxRowBytes is how many bytes of an encoder's rows wait for the next model at once: of several
+// videos only where they are fewer. LTX-2.5's are 1.5 GB a video.
+const maxRowBytes = 8 << 30
+
+// encode runs an encoder and what its rows go through, for as many videos at a time as rows may wait.
+func (t *textPart) encode(ctx context.Context, d Devices, inputs []map[string]*tensor.Tensor, batches []textBatch, places textPlaces) ([]map[string]*tensor.Tensor, Cost, error) {
+	var cost Cost
 	if !slices.ContainsFunc(batches, textBatch.readsText) {
-		var out []map[string]*tensor.Tensor
-		for _, b := range batches {
-			shape, err := t.outputShape(b.rows - t.use.Crop)
-			if err != nil {
-				return nil, err
-			}
-			shape = slices.Clone(shape)
-			shape[0] = len(b.ids)
-			out = append(out, map[string]*tensor.Tensor{t.use.Output: tensor.New(dtype.F32, shape...)})
-		}
-		return out, nil
+		outs, err := t.encodeNothing(batches)
+		return outs, cost, err
 	}
-	out, c, err := d.Forward(ctx, t.model, inputs, place)
-	cost.addRun(c)
-	return out, err
+	atOnce := len(inputs)
+	if len(t.stages) > 0 && len(inputs) > 0 {
+		shape, err := t.encoderShape(batches[0].rows)
+		if err != nil {
+			return nil, cost, err
+		}
+		atOnce = max(1, maxRowBytes/(dtype.F32.Size()*tensor.Elements(shape)*len(batches[0].ids)))
+	}
+	var outs []map[string]*tensor.Tensor
+	for len(outs) < len(inputs) {
+		from, to := len(outs), min(len(outs)+atOnce, len(inputs))
+		out, c, err := d.Forward(ctx, t.model, inputs[from:to], places.encoder)
+		cost.addRun(c)
+		if err != nil {
+			return nil, cost, err
+		}
+		c, err = t.runStages(ctx, d, out, batches[from:to], places.stages)
+		if len(t.stages) > 0 {
+			cost.addRun(c)
+		}
+		if err != nil {
+			return nil, cost, err
+		}
+		outs = append(outs, out...)
+	}
+	return outs, cost, nil
+}
+
+// encodeNothing is what an encoder makes of batches of which none has a text, without running: zeros.
+func (t *textPart) encodeNothing(batches []textBatch) ([]map[string]*tensor.Tensor, error) {
+	var outs []map[string]*tensor.Tensor
+	for _, b := range batches {
+		shape, err := t.outputShape(b.rows - t.use.Crop)
+		if err != nil {
+			return nil, err
+		}
+		shape = slices.Clone(shape)
+		shape[0] = len(b.ids)
+		outs = append(outs, map[string]*tensor.Tensor{t.use.Output: tensor.New(dtype.F32, shape...)})
+	}
+	return outs, nil
 }

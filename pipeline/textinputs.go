@@ -50,6 +50,15 @@ func (t *textPart) newBatch(prompts []*prompt, encoder, textLen int) (textBatch,
 	return b, nil
 }
 
+// idsTensor are the ids of one text, (1, tokens).
+func idsTensor(ids []int) *tensor.Tensor {
+	t := tensor.New(dtype.I32, 1, len(ids))
+	for i, id := range ids {
+		binary.LittleEndian.PutUint32(t.Data[4*i:], uint32(id))
+	}
+	return t
+}
+
 // idAt is the id of a row of a text.
 func (b textBatch) idAt(text, row int) int {
 	if row < len(b.ids[text]) {
@@ -114,9 +123,9 @@ func (t *textPart) readRows(ctx context.Context, b textBatch, as dtype.DType) (o
 // takeFeatures puts what an encoder made of each text among that text's features: the rows or
 // the vector, without the template's, and the mask.
 func (t *textPart) takeFeatures(out map[string]*tensor.Tensor, b textBatch, texts []features) error {
-	made := out[t.use.Output]
+	made := out[t.lastOutput()]
 	if made == nil || len(made.Shape) < 2 || made.Shape[0] != len(texts) {
-		return fault.New(models.ErrOutput, nil, "%s made %v of %d texts: want its output %q, with a text a row", t.model.Name(), made, len(texts), t.use.Output)
+		return fault.New(models.ErrOutput, nil, "%s made %v of %d texts: want its output %q, with a text a row", t.model.Name(), made, len(texts), t.lastOutput())
 	}
 	made, err := made.As(dtype.F32)
 	if err != nil {
@@ -189,6 +198,10 @@ func featureOf(name string, negative bool) string {
 func (s *settled) blankTexts() features {
 	one := features{}
 	for i, t := range s.p.texts {
+		if t.use.Tokens { // of another length than the negative prompt's, which does not matter here
+			one[t.use.Feature] = idsTensor(s.prompt.ids[i])
+			continue
+		}
 		rows := t.use.FeatureRows(s.rows, t.imageRows())
 		shape := []int{1, rows, 1}
 		if made, err := t.outputShape(s.rows); err == nil {

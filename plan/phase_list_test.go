@@ -41,7 +41,7 @@ func TestPhasesOfVideos(t *testing.T) {
 		{"wan2.2-ti2v-5b", at480 + "tp=4", []string{"text umt5-xxl", "denoise wan2.2-ti2v-5b", "decode wan2.2-vae"}},
 		{"wan2.2-ti2v-5b", at480 + "tp=4 --token-times", []string{"text umt5-xxl", "image wan2.2-vae", "denoise wan2.2-ti2v-5b", "decode wan2.2-vae"}},
 		{"cogvideox-5b", "--size 720x480 --frames 9 --dtype bf16 --on v5e-4 --mesh dp=2,sp=2", []string{"text t5-v1.1-xxl", "denoise cogvideox-5b", "decode cogvideox-vae"}},
-		{"ltx2.5-22b", "--size 768x512 --frames 9 --dtype bf16 --on v5p-8 --mesh tp=4", []string{"text ltx2.5-gemma4-12b", "denoise ltx2.5-22b", "decode ltx2.5-vae-conv"}},
+		{"ltx2.5-22b", "--size 768x512 --frames 9 --dtype bf16 --on v5p-8 --mesh tp=4", []string{"text ltx2.5-gemma4-12b", "text ltx2.5-text-projection", "text ltx2.5-connector", "denoise ltx2.5-22b", "decode ltx2.5-vae-conv"}},
 		{"cogvideox-5b-i2v", "--size 720x480 --frames 49 --dtype bf16 --on v5e-4 --mesh dp=2,sp=2",
 			[]string{"text t5-v1.1-xxl", "image cogvideox-vae", "denoise cogvideox-5b-i2v", "decode cogvideox-vae"}},
 	} {

@@ -98,6 +98,9 @@ func (s *search) newResult(on string) *Result {
 	res.Notes = []string{
 		"phases run one after another; memory is the largest one's",
 		fmt.Sprintf("step times rest on %s efficiencies (plan/data/efficiency.json)", res.Efficiency)}
+	if g := s.m.Features().Generator; g != nil && g.LeftOut != "" {
+		res.Notes = append(res.Notes, s.m.Name()+": "+g.LeftOut)
+	}
 	res.Notes = append(res.Notes, s.o.Settings.Notes...)
 	res.Settings = map[string]models.Setting{}
 	for _, name := range []string{"release", "cfg", "passes", "text_len", "time"} { // what a plan depends on

@@ -60,7 +60,24 @@ func (s *ltx) StepTokens(sample, velocity, sigmas []float32) error {
 	return nil
 }
 
-// newLTXShifted is the schedule of LTX-Video up to 0.9.1: n even levels from 1 to 1/n are
+// The noise levels that distilled weights were made for: LTX-Video's first pass (its configs/), and
+// LTX-2's (its constants.py).
+var (
+	ltxDistilled  = []float64{1, 0.9937, 0.9875, 0.9812, 0.975, 0.9094, 0.725}
+	ltx2Distilled = []float64{1, 0.99375, 0.9875, 0.98125, 0.975, 0.909375, 0.725, 0.421875}
+)
+
+// eulerFromList is Euler's method over the levels of a list and then 0. Of fewer steps than levels
+// it takes those at even places.
+func eulerFromList(levels []float64, steps int) *multistep {
+	sigmas := make([]float64, steps+1) // the last is 0
+	for i := range steps {
+		sigmas[i] = levels[i*len(levels)/steps]
+	}
+	return eulerFromSigmas(sigmas)
+}
+
+// newLTXShifted is the schedule of LTX-Video up to 0.9.1, and of LTX-2: n even levels from 1 to 1/n are
 // shifted by the number of a video's tokens, then stretched so that the last level before 0
 // is 0.1. The shift is e^mu; mu lies on the line through 0.95 at 1024 tokens and 2.05 at
 // 4096.

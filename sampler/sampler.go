@@ -141,6 +141,8 @@ var makers = []maker{
 	{"cogvideox-dpm", true, trainSteps, newDPM},
 	{"ltx", false, maxSteps, newLTX},
 	{"ltx-shifted", false, maxSteps, newLTXShifted},
+	{"ltx-distilled", false, len(ltxDistilled), func(o Options) *multistep { return eulerFromList(ltxDistilled, o.Steps) }},
+	{"ltx2-distilled", false, len(ltx2Distilled), func(o Options) *multistep { return eulerFromList(ltx2Distilled, o.Steps) }},
 }
 
 // TakesShift says whether a sampler has a shift.
@@ -158,7 +160,8 @@ func Names() []string {
 }
 
 // New makes a sampler: unipc (Wan's own), unipc-flow (diffusers', for Wan), euler, unipc-karras (Cosmos3),
-// cogvideox-ddim, cogvideox-dpm, ltx (LTX-Video from 0.9.5) or ltx-shifted (before). Its error carries every violation.
+// cogvideox-ddim, cogvideox-dpm, ltx (LTX-Video from 0.9.5), ltx-shifted (before, and LTX-2), or the noise levels that
+// LTX's distilled weights were made for, ltx-distilled (LTX-Video from 0.9.7) and ltx2-distilled. Its error carries every violation.
 func New(name string, o Options) (Sampler, error) {
 	at := slices.IndexFunc(makers, func(m maker) bool { return m.name == name })
 	if at < 0 {

@@ -250,6 +250,33 @@ func TestSplitGivesTheSameBits(t *testing.T) {
 	}
 }
 
+// The levels of distilled weights are those of the release at its own number of steps, and fall for
+// fewer.
+func TestDistilledLevels(t *testing.T) {
+	for name, want := range map[string][]float64{
+		"ltx-distilled":  {1, 0.9937, 0.9875, 0.9812, 0.975, 0.9094, 0.725, 0},
+		"ltx2-distilled": {1, 0.99375, 0.9875, 0.98125, 0.975, 0.909375, 0.725, 0.421875, 0},
+	} {
+		for steps := 1; steps < len(want); steps++ {
+			s := mustNew(t, name, Options{Steps: steps})
+			for i := range steps + 1 {
+				if steps == len(want)-1 && s.Sigma(i) != want[i] {
+					t.Errorf("%s: level %d is %g, want %g", name, i, s.Sigma(i), want[i])
+				}
+				if i > 0 && s.Sigma(i) >= s.Sigma(i-1) {
+					t.Errorf("%s, %d steps: level %d is %g after %g", name, steps, i, s.Sigma(i), s.Sigma(i-1))
+				}
+			}
+			if s.Sigma(0) != 1 || s.Sigma(steps) != 0 {
+				t.Errorf("%s, %d steps: from %g to %g", name, steps, s.Sigma(0), s.Sigma(steps))
+			}
+		}
+		if _, err := New(name, Options{Steps: len(want)}); !errors.Is(err, ErrSteps) {
+			t.Errorf("%s: %d steps: %v", name, len(want), err)
+		}
+	}
+}
+
 func TestConstantVelocity(t *testing.T) {
 	// With v = noise - clean, the straight path, every flow sampler ends at clean whatever the steps, and however it starts.
 	for _, name := range []string{"unipc", "euler", "unipc-karras", "ltx"} {

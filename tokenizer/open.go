@@ -45,6 +45,10 @@ func Open(path string) (*Tokenizer, error) {
 	return nil, fault.New(ErrNotFound, Missing{path, folderFiles}, "there is no tokenizer in %s: looked for %s (with merges.txt)", path, strings.Join(folderFiles, ", "))
 }
 
+// ParseJSON reads a tokenizer of the text of a tokenizer.json that lies in another file; path is what
+// messages call it. Errors: ErrMalformed and ErrUnsupported.
+func ParseJSON(path string, b []byte) (*Tokenizer, error) { return parseTokenizerJSON(path, b) }
+
 func openFile(path string) (*Tokenizer, error) {
 	if filepath.Base(path) == "merges.txt" {
 		path = filepath.Join(filepath.Dir(path), "vocab.json")

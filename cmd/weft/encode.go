@@ -26,7 +26,7 @@ sample reads: "context" and "negative" for --context and --negative, and "y", "c
 			}
 			o.Video.FeaturesOut, o.Video.Out = o.Video.Out, ""
 			need := []pipeline.Part{pipeline.TextEncoder, pipeline.Tokenizer}
-			if f.video.Image != "" || f.video.LastImage != "" {
+			if f.video.Image != "" || f.video.LastImage != "" || f.video.Video != "" {
 				need = append(need, pipeline.ImageEncoder, pipeline.Autoencoder)
 			}
 			p, err := weft.OpenPipeline(f.model, pipeline.OpenOptions{Files: f.files, Release: f.release, Need: need})

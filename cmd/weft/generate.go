@@ -28,6 +28,7 @@ func (f *pipelineFlags) addParts(c *cobra.Command, text, decoder bool) {
 		pathFlag(c, &f.files.Tokenizer, "tokenizer", "the tokenizer's file or folder")
 		pathFlag(c, &f.files.SecondEncoder, "text-encoder-2", "the second text encoder's file or folder, for models that read two")
 		pathFlag(c, &f.files.SecondTokens, "tokenizer-2", "the second tokenizer's file or folder")
+		pathFlag(c, &f.files.Connectors, "text-connectors", "the file or folder of what LTX-2.5's text goes through behind its encoder, where it is elsewhere")
 		pathFlag(c, &f.files.ImageEncoder, "image-encoder", "the image encoder's file or folder, for models that read one")
 	}
 	if decoder {
@@ -43,8 +44,9 @@ func (f *pipelineFlags) addText(c *cobra.Command) {
 		return nil
 	})
 	pathFlag(c, &f.video.Image, "image", "a picture that the video begins with, for models that take one: PNG, JPEG or WebP")
+	pathFlag(c, &f.video.Video, "video", "a video that the new one goes on from, or that controls it, for models that read one: a folder of pictures, an animated PNG or an AVI of Motion JPEG")
+	c.Flags().IntVar(&f.video.VideoLatents, "video-latents", 0, "how many latent frames the last frames of --video make (default: the release's)")
 	pathFlag(c, &f.video.LastImage, "last-image", "a picture that the video ends with, for models that take one")
-	pathFlag(c, &f.video.Video, "video", "a control video, for models that take one: a folder of pictures, an animated PNG or a Motion JPEG .avi")
 	pathFlag(c, &f.video.Mask, "mask", "which parts of the control video are made anew, white, and which are kept, black: as many frames in the same forms (default: all are made anew)")
 	c.Flags().Func("reference", "a picture that the new video refers to, for models that take control videos; it may be given several times", func(text string) error {
 		var path pathName

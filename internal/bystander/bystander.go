@@ -47,7 +47,7 @@ var Everywhere = []Kind{
 // What families pass over besides: names that mean something else elsewhere.
 var (
 	AudioHalf = Kind{"the audio half", []string{"audio_*", "transformer_blocks.*.audio_*", "transformer_blocks.*.video_to_audio_*", "av_ca_*",
-		"transformer_blocks.*.scale_shift_table_a2v_*"}}
+		"transformer_blocks.*.scale_shift_table_a2v_*", "av_cross_attn_*", "transformer_blocks.*.video_a2v_*"}}
 	Connector   = Kind{"the text's connector", []string{"video_embeddings_connector.*", "embeddings_connector.*"}}
 	Transformer = Kind{"the transformer", []string{"transformer_blocks.*", "*adaln_single.*", "patchify_proj.*", "proj_out.*", "scale_shift_table",
 		"keyframes_abs_pos_embedding"}}

@@ -47,7 +47,11 @@ func TestSettingsOfReleases(t *testing.T) {
 		"ltx-video-0.9.5":               "ltx - [3] 50 - 2 161",
 		"ltx-video-0.9.6-distilled":     "ltx - [1] 8 - 1 121",
 		"ltx-video-13b":                 "ltx - [3] 50 - 2 161",
-		"ltx2.5-22b":                    "euler 1 [3] 40 - 2 121",
+		"ltx-video-0.9.7-distilled":     "ltx-distilled - [1] 7 - 1 161",
+		"ltx-video-0.9.8-2b-distilled":  "ltx-distilled - [1] 7 - 1 121",
+		"ltx-video-0.9.8-distilled":     "ltx-distilled - [1] 7 - 1 161",
+		"ltx2.5-22b":                    "ltx-shifted - [3] 30 - 2 121",
+		"ltx2.5-22b-distilled":          "ltx2-distilled - [1] 8 - 1 121",
 		"hunyuanvideo":                  "euler 7 [6] 50 - 2 129",
 		"hunyuanvideo-cfgdistill":       "euler 7 [6] 50 - 1 129", // the model reads the scale
 		"hunyuan1.5":                    "euler 5 [6] 50 - 2 121",
@@ -58,7 +62,7 @@ func TestSettingsOfReleases(t *testing.T) {
 		"cosmos2.5-2b":                  "unipc 5 [7] 35 - 2 93",
 		"cosmos2.5-14b":                 "unipc 5 [7] 35 - 2 93",
 		"cosmos3-nano":                  "unipc-karras - [6] 35 - 2 189",
-		"cosmos3-edge":                  "unipc 12 [6] 35 - 2 189",
+		"cosmos3-edge":                  "unipc 5 [5] 50 - 2 121",
 	} {
 		_, s := find(t, name, "")
 		text := []string{}

@@ -18,8 +18,9 @@ func TestRulesSplitAsTensorParallelismSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The default rules know the names of Megatron, Wan, diffusers and LLaMA, not these.
-	otherNames := []string{"hunyuan1.5", "hunyuan1.5-byt5", "hunyuanvideo", "hunyuanvideo-cfgdistill", "hunyuanvideo-i2v", "hunyuanvideo-i2v-33ch", "t5-v1.1-xxl", "wan2.1-clip-vit-h14"}
+	// The default rules know the names of Megatron, Wan, diffusers and LLaMA, not these. The
+	// projection is one matrix.
+	otherNames := []string{"hunyuan1.5", "hunyuan1.5-byt5", "hunyuanvideo", "hunyuanvideo-cfgdistill", "hunyuanvideo-i2v", "hunyuanvideo-i2v-33ch", "ltx2.5-text-projection", "t5-v1.1-xxl", "wan2.1-clip-vit-h14"}
 	for _, name := range models.Presets() {
 		m, err := models.ByName(name)
 		if err != nil {

@@ -44,7 +44,7 @@ func declareModel(name string, c Config) models.Declaration {
 				Companions:     models.Companions{Text: "reason1-7b", Decoder: "wan2.1-vae"},
 				ReleasedPreset: "cosmos2.5-2b", // both releases are run alike
 				ReadsSigma:     true, GuidesFromText: true,
-				Texts: texts,
+				Texts: texts, Image: c.imageUse(), FeedFrameTimes: m.FeedFrameTimes, FeedGivenFrames: m.FeedGivenFrames,
 			},
 		},
 	}

@@ -195,5 +195,5 @@ func (m *Model) Rope(grid step.Grid) [][]float64 {
 // Wan2.1's VAE. One latent covers 8x8 pixels and 4 frames, except that the first
 // latent frame covers the first frame alone.
 func (m *Model) LatentShape(width, height, frames int) ([]int, error) {
-	return models.LatentShape(width, height, frames, m.c.InChannels, 8, 4, m.c.Patch())
+	return models.LatentShape(width, height, frames, m.c.InChannels, pixelsPerLatent, 4, m.c.Patch())
 }

@@ -42,7 +42,11 @@ func declareModel(name string, c Config) models.Declaration {
 			Variants:   m.Runs,
 			Generator: &models.Generator{
 				LatentShape: m.LatentShape, FeedStep: m.FeedStep, FeedText: m.FeedText,
-				ReadsTokens:    true,
+				ReadsTokens: true, Vocabulary: c.Vocab, Texts: c.texts(),
+				ReadsRate:      true,
+				FeedFrameTimes: m.FeedFrameTimes, FeedGivenFrames: m.FeedGivenFrames,
+				Image:          c.imageUse(),
+				LeftOut:        "what else it makes, sound and actions, is not made",
 				Companions:     models.Companions{Decoder: "wan2.2-vae"},
 				ReleasedPreset: c.releasedPreset(),
 			},

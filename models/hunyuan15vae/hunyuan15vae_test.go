@@ -27,6 +27,10 @@ func reference(flags string) weft.Options {
 	return weft.Options{Device: "reference", Request: request.Must(flags)}
 }
 
+func TestPeerSpecsEqualTheOracleLeafByLeaf(t *testing.T) {
+	modeltest.Oracle(t, "hunyuan1.5-vae", "../../testdata/oracle/hunyuan1.5-vae.json")
+}
+
 // Every legal mesh, and XLA, with WEFT_LONG_TESTS; otherwise some meshes.
 func TestFixtureOnMeshes(t *testing.T) {
 	long := os.Getenv("WEFT_LONG_TESTS") != ""

@@ -75,8 +75,8 @@ func transformerSection(r *models.ConfigReader) *models.ConfigReader {
 	return t
 }
 
-// configWords are those of both publishers, who differ in few.
-var configWords = []models.Words[Config]{{
+// configWords are those of both publishers, who differ in few for LTX-Video and in many for LTX-2.
+var configWords = []models.Words[Config]{secondWords, {
 	Of:       "Lightricks and diffusers",
 	Within:   transformerSection,
 	Defaults: defaults,
@@ -129,6 +129,11 @@ func deriveAndCheck(c *Config, r *models.ConfigReader) {
 	if !slices.Contains([]string{"", "float32", "float64"}, c.Precision) {
 		r.Unsupported("frequencies_precision %q: want float32 or float64", c.Precision)
 	}
+	checkSizes(c, r)
+}
+
+// checkSizes checks that sizes fit each other, whoever wrote them.
+func checkSizes(c *Config, r *models.ConfigReader) {
 	r.Agree("in_channels", c.InChannels, "out_channels", c.OutChannels, "the model reads latents and gives their velocity")
 	r.MultipleOf("attention_head_dim", c.HeadDim, 2, "rotary positions turn pairs of channels")
 	width := r.Multiply("num_attention_heads x attention_head_dim", models.WidthBound, c.Heads, c.HeadDim)
@@ -142,6 +147,7 @@ const (
 	officialClass   = "Transformer3DModel"
 	secondClass     = "AVTransformer3DModel"
 	diffusersClass  = "LTXVideoTransformer3DModel"
+	secondDiffusers = "LTX2VideoTransformer3DModel"
 	connectorClass  = "Embeddings1DConnector"
 	connectorPrefix = "video_embeddings_connector."
 )
@@ -154,7 +160,7 @@ func detectConfig(c map[string]any) bool {
 	class, _ := c["_class_name"].(string)
 	_, theta := c["positional_embedding_theta"]
 	_, cross := c["cross_attention_dim"]
-	return slices.Contains([]string{officialClass, secondClass, diffusersClass}, class) || class == "" && theta && cross
+	return slices.Contains([]string{officialClass, secondClass, diffusersClass, secondDiffusers}, class) || class == "" && theta && cross
 }
 
 // makePreset makes the 13B configuration with the changes of a release.

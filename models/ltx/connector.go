@@ -36,7 +36,7 @@ func (c ConnectorConfig) dim() int { return c.Heads * c.HeadDim }
 
 var connectorDefaults = ConnectorConfig{Class: connectorClass, Heads: 32, HeadDim: 128, Layers: 8, MaxPos: [1]float64{4096}, Registers: 128, FFBias: true, Theta: 10000, Eps: 1e-6}
 
-var connectorWords = []models.Words[ConnectorConfig]{{
+var connectorWords = []models.Words[ConnectorConfig]{connectorsWords, {
 	Of:       "Lightricks",
 	Within:   transformerSection,
 	Defaults: connectorDefaults,
@@ -57,12 +57,14 @@ var connectorWords = []models.Words[ConnectorConfig]{{
 		}
 	},
 	Derive: func(c *ConnectorConfig, r *models.ConfigReader) {
-		r.Multiply("connector_num_attention_heads x connector_attention_head_dim", models.WidthBound, c.Heads, c.HeadDim)
-		r.MultipleOf("connector_attention_head_dim", c.HeadDim, 2, "rotary positions turn halves of a head")
+		c.Class = connectorClass // it is written in the transformer's configuration
+		checkConnector(c, r)
 	},
 }}
 
-func detectConnector(c map[string]any) bool { return c["_class_name"] == connectorClass }
+func detectConnector(c map[string]any) bool {
+	return c["_class_name"] == connectorClass || c["_class_name"] == connectorsClass
+}
 
 var connectorPresets = map[string]ConnectorConfig{"ltx2.5-connector": {Class: connectorClass, Heads: 32, HeadDim: 128, Layers: 8, MaxPos: [1]float64{4096},
 	Registers: 128, Gated: true, FFBias: true, Theta: 10000, Precision: "float64", Eps: 1e-6}}
@@ -92,9 +94,17 @@ func (m *Connector) Rules() sharding.Rules {
 	return append(blockRules(connectorPrefix+"transformer_1d_blocks.*"), newRule(connectorPrefix+"learnable_registers", whole))
 }
 
+// connectorNames are those of diffusers' file, which has both connectors.
+var connectorNames = models.NewRenames([][2]string{
+	{`^video_connector\.transformer_blocks\.(\d+)\.attn1\.norm_([qk])\.`, connectorPrefix + "transformer_1d_blocks.$1.attn1.${2}_norm."},
+	{`^video_connector\.transformer_blocks\.`, connectorPrefix + "transformer_1d_blocks."},
+	{`^video_connector\.`, connectorPrefix},
+}...)
+
 // Official adds the prefix that names have in the transformer's file to those of a file with
-// the connector alone.
+// the connector alone, and translates diffusers' names.
 func (m *Connector) Official(name string) string {
+	name = connectorNames.Official(name)
 	if strings.HasPrefix(name, "transformer_1d_blocks.") || name == "learnable_registers" {
 		return connectorPrefix + name
 	}

@@ -1,5 +1,5 @@
 // Package ltx holds the diffusion transformers of LTX-Video (2B and 13B), the video half of
-// the one of LTX-2.5, and LTX-2.5's connector, which prepares its text. README.md says what
+// the one of LTX-2.5, and the projection and the connector that LTX-2.5's text goes through. README.md says what
 // is special about them and which splits are legal.
 package ltx
 
@@ -26,6 +26,13 @@ func init() {
 
 		Declare: declareConnector,
 	})
+	models.Register(models.Family[ProjectionConfig]{
+		Name: "ltx-text-projection",
+
+		Detect: detectProjection, Config: projectionWords, Presets: projectionPresets, FromShapes: projectionOfShapes,
+
+		Declare: declareProjection,
+	})
 }
 
 // Model is a configuration of the transformer.
@@ -51,6 +58,7 @@ func declareModel(name string, c Config) models.Declaration {
 				LatentShape: m.LatentShape, FeedStep: m.FeedStep, FeedText: m.FeedText, Velocity: m.Velocity,
 				Conditions: &models.Conditions{TextNames: []string{"context_mask"}, ZeroRowsPad: true, Check: m.CheckConditions, Feed: m.FeedConditions},
 				Companions: c.companions(), ReleasedPreset: c.releasedPreset(), OwnSettings: c.ownSettings(),
+				LeftOut:     c.leftOut(),
 				LatentOrder: models.TokenRows, Texts: c.texts(), Image: c.imageUse(), FeedFrameTimes: m.FeedFrameTimes,
 			},
 		},
@@ -71,13 +79,31 @@ func (c Config) companions() models.Companions {
 }
 
 // texts are how a prompt is read. The transformer is told which rows are padding; so is the encoder
-// of releases that count time causally, and that of the others attends to them. Of LTX-2.5 it is not
-// known here.
+// of releases that count time causally, and that of the others attends to them. LTX-2.5's text goes
+// from its encoder through a projection and a connector, which puts registers in the place of
+// padding, so that the transformer attends to all rows. Its own pipelines pad on the left and the
+// connector moves the text to the front; in a causal encoder whose positions are relative the rows
+// are the same with padding on the right.
 func (c Config) texts() []models.TextEncoding {
 	if c.Second {
-		return nil
+		return []models.TextEncoding{{
+			Clean: models.CleanStrip, Pad: "<pad>", Masked: true, Output: "out", Feature: models.ContextFeature,
+			Then: []models.TextStage{
+				{Preset: "ltx2.5-text-projection", Within: models.WithinTextEncoder, Output: "out"},
+				{Preset: "ltx2.5-connector", Within: models.WithinTransformer, Output: "out"},
+			},
+		}}
 	}
 	return []models.TextEncoding{{End: "</s>", Pad: "<pad>", Masked: c.Causal, Output: "out", Feature: models.ContextFeature, MaskFeature: "context_mask"}}
+}
+
+// leftOut names the sound of LTX-2.5: the audio half denoises beside the video, and each attends to
+// the other.
+func (c Config) leftOut() string {
+	if c.Second {
+		return "its sound is not made: the audio half of the transformer is not run, so the video does not attend to it"
+	}
+	return ""
 }
 
 // imageUse is that of releases that count time causally, whose first latent frame is made of the
@@ -137,7 +163,7 @@ func declareConnector(name string, c ConnectorConfig) models.Declaration {
 	return models.Declaration{
 		Params: m.Params, Official: m.Official,
 		// The connector's weights are part of the transformer's file.
-		Ignore: []bystander.Kind{bystander.AudioHalf, bystander.Transformer},
+		Ignore: []bystander.Kind{bystander.AudioHalf, bystander.Transformer, videoProjection, audioProjection, audioConnector},
 		Rules:  m.Rules, Check: m.Check,
 
 		Inputs:  []string{"context", "context_mask"},

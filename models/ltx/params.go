@@ -137,5 +137,6 @@ func (m *Model) Rules() sharding.Rules {
 var diffusersNames = models.NewRenames([][2]string{
 	{`^proj_in\.`, "patchify_proj."},
 	{`^time_embed\.`, "adaln_single."},
+	{`^prompt_adaln\.`, "prompt_adaln_single."},
 	{`^(transformer_blocks\.\d+\.attn[12])\.norm_([qk])\.`, "$1.${2}_norm."},
 }...)

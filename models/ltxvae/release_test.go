@@ -15,6 +15,7 @@ import (
 	"weft/identify"
 	"weft/internal/modeltest"
 	"weft/models"
+	"weft/pipeline"
 	"weft/tensor"
 )
 
@@ -153,14 +154,19 @@ func TestOfficialFile(t *testing.T) {
 }
 
 // One file of a whole release, of the released shapes: what it is opened as is the transformer, and
-// each version's autoencoder is told by its tensors.
+// each version's autoencoder is told by its tensors, and the release by the file's name.
 func TestAutoencoderInTheFileOfARelease(t *testing.T) {
 	transformer, err := models.ByName("ltx-video-2b")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for preset, c := range map[string]struct{ encoder, decoder []string }{
-		"ltx-video-0.9.0-vae": {encoder090, decoder090}, "ltx-video-0.9.1-vae": {encoder090, decoder091}, "ltx-video-vae": {encoder095, decoder091},
+	for preset, c := range map[string]struct {
+		encoder, decoder []string
+		file, release    string
+	}{
+		"ltx-video-0.9.0-vae": {encoder090, decoder090, "ltx-video-2b-v0.9", "ltx-video-0.9.0"},
+		"ltx-video-0.9.1-vae": {encoder090, decoder091, "ltx-video-2b-v0.9.1", "ltx-video-0.9.1"},
+		"ltx-video-vae":       {encoder095, decoder091, "ltxv-2b-0.9.6-distilled-04-25", "ltx-video-0.9.6-distilled"},
 	} {
 		vae, err := models.ByName(preset)
 		if err != nil {
@@ -174,12 +180,24 @@ func TestAutoencoderInTheFileOfARelease(t *testing.T) {
 		for _, p := range vae.Params(0) {
 			list = append(list, checkpoint.Entry{Name: "vae." + officialName(p.Name, c.encoder, c.decoder), DType: dtype.BF16, Shape: p.Shape})
 		}
-		file := filepath.Join(t.TempDir(), "ltx.safetensors")
+		file := filepath.Join(t.TempDir(), c.file+".safetensors")
 		if err := checkpoint.CreateSparse(file, list...); err != nil {
 			t.Fatal(err)
 		}
 		if m := modeltest.Open(t, file); m.Name() != "ltx-video-2b" {
 			t.Errorf("the file of %s is %s", preset, m.Name())
+		}
+		p, err := pipeline.Open(file, pipeline.OpenOptions{Need: []pipeline.Part{pipeline.Autoencoder}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		var names []string
+		for _, m := range p.Models() {
+			names = append(names, m.Name())
+		}
+		if !slices.Contains(names, preset) || p.Settings.Release.Name != c.release {
+			t.Errorf("%s: a pipeline of %v, release %s", c.file, names, p.Settings.Release.Name)
 		}
 		k, err := checkpoint.Open(file)
 		if err != nil {

@@ -29,13 +29,14 @@ func Check(p Parts, r Request) (*Phase, error) {
 	ph := &Phase{parts: p, asked: r, use: p.use()}
 	var l fault.List
 	l.Add(ph.checkImages())
+	l.Add(ph.checkVideo())
 	if _, err := picture.ParseFit(string(r.Fit)); r.Fit != "" && err != nil {
 		l.Add(err)
 	}
 	if r.Batch < 0 {
 		l.Add(fault.New(models.ErrBatch, nil, "batch %d: want 1 or more videos, or 0 for one", r.Batch))
 	}
-	if ph.use.ReadsImages() && r.Image != nil {
+	if ph.use.ReadsImages() && r.given() {
 		l.Add(ph.checkSize())
 		l.Add(ph.checkAutoencoder())
 		l.Add(ph.checkVision())
@@ -43,7 +44,7 @@ func Check(p Parts, r Request) (*Phase, error) {
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
-	if r.Image == nil {
+	if !r.given() {
 		return nil, nil
 	}
 	return ph, nil
@@ -62,7 +63,7 @@ func (ph *Phase) checkImages() error {
 		l.Add(refuseImage(imageFlag, name, fmt.Sprintf("%s reads %v, which weft does not make of an image", name, ph.conditionNames()), presetsThat(takesAny)))
 	case r.Image != nil && !ph.use.ReadsImages():
 		l.Add(refuseImage(imageFlag, name, name+" makes a video of text alone and takes no image", presetsThat(takesAny)))
-	case r.Image == nil && ph.use.Needed:
+	case !r.given() && ph.use.Needed:
 		l.Add(refuseImage(imageFlag, name, name+" makes a video of an image, which is not given", nil))
 	case r.Image == nil && r.Last != nil && ph.use.TakesLast:
 		l.Add(refuseImage(imageFlag, name, "a last image is given without a first one", nil))
@@ -128,8 +129,12 @@ func (ph *Phase) checkSize() error {
 	if ph.latent, err = models.VideoLatents(ph.parts.Generator.Features().Generator, r.batch(), r.Width, r.Height, r.Frames); err != nil {
 		return err
 	}
-	if ph.use.KeepsFirst && ph.latent[1] < 2 {
-		return fault.New(models.ErrSize, nil, "frames %d: the image is the first latent frame, so at least one more is needed to denoise; nearest: 5", r.Frames)
+	if n := ph.keptLatents(); ph.use.KeepsFirst && ph.latent[1] <= n {
+		what := "the image is the first latent frame"
+		if r.Video != nil {
+			what = fmt.Sprintf("the video gives %d latent frames", n)
+		}
+		return fault.New(models.ErrSize, nil, "frames %d: %s, so at least one more is needed to denoise; nearest: %d", r.Frames, what, 4*n+1)
 	}
 	if r.Last != nil && r.Frames < 2 {
 		return fault.New(models.ErrSize, nil, "frames %d: a first and a last image are two frames; nearest: 5", r.Frames)
@@ -140,8 +145,11 @@ func (ph *Phase) checkSize() error {
 // videoShape is that of the video that is encoded, (1, 3, frames, height, width).
 func (ph *Phase) videoShape() []int {
 	frames := ph.asked.Frames
-	if ph.use.EncodesAlone() {
+	switch {
+	case ph.use.Alone:
 		frames = 1
+	case ph.use.KeepsFirst:
+		frames = 1 + (ph.keptLatents()-1)*ph.framesPerLatent()
 	}
 	return []int{1, 3, frames, ph.asked.Height, ph.asked.Width}
 }
@@ -166,8 +174,11 @@ func (ph *Phase) checkAutoencoder() error {
 	}
 	req, err := reader.Request(videoInput, ph.videoShape())
 	made := slices.Clone(ph.latent)
-	if ph.use.EncodesAlone() {
+	switch {
+	case ph.use.Alone:
 		made[1] = 1
+	case ph.use.KeepsFirst:
+		made[1] = ph.keptLatents()
 	}
 	if err != nil || !slices.Equal(req.Latent, made) {
 		return refuse(p.Model.Name(), "%s makes latents %v (channels, frames, height, width) of %d frames of %dx%d, where %s reads %v: its own autoencoder is %s",
@@ -177,7 +188,7 @@ func (ph *Phase) checkAutoencoder() error {
 		return refuse(p.Model.Name(), "%s reads %d channels of mask, one for each frame of a latent frame, and %s makes a latent frame of %d: its own autoencoder is %s",
 			name, ph.use.MaskChannels, p.Model.Name(), every, want)
 	}
-	return p.Devices.CheckSplit(req)
+	return fault.Join(ph.checkLength(), p.Devices.CheckSplit(req))
 }
 
 // framesPerLatent is how many frames of the video a latent frame stands for, except the first.

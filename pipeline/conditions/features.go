@@ -39,13 +39,22 @@ func (f *Features) Tensors() map[string]*tensor.Tensor {
 	return out
 }
 
-// FromTensors are the features of tensors by their names: the latents "kept" are those of the
-// first latent frame, and all others are conditions.
+// keepFirst are latents that a video begins with.
+func keepFirst(latents *tensor.Tensor) *denoise.Kept {
+	k := &denoise.Kept{Latents: latents}
+	for i := range latents.Shape[min(2, len(latents.Shape)-1)] {
+		k.Frames = append(k.Frames, i)
+	}
+	return k
+}
+
+// FromTensors are the features of tensors by their names: the latents "kept" (batch, channels,
+// frames, height, width) are those of the first latent frames, and all others are conditions.
 func FromTensors(ts map[string]*tensor.Tensor) *Features {
 	f := &Features{Conditions: maps.Clone(ts)}
 	if kept := ts[NameOfKept]; kept != nil {
 		delete(f.Conditions, NameOfKept)
-		f.Kept = &denoise.Kept{Frames: []int{0}, Latents: kept}
+		f.Kept = keepFirst(kept)
 	}
 	return f
 }

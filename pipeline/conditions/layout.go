@@ -1,6 +1,9 @@
 package conditions
 
-import "weft/picture"
+import (
+	"weft/models"
+	"weft/picture"
+)
 
 // Layout is how a release's folder is arranged. It tells whose code prepares images.
 type Layout string
@@ -11,12 +14,19 @@ const (
 	Diffusers Layout = "diffusers"
 )
 
-// preparation is how images become frames of the video.
-func (l Layout) preparation(keepsFirst bool) picture.Preparation {
+// preparation is how images, or the frames of a video, become frames of the video. A release whose
+// given frames replace the loop's own is prepared for as diffusers does, whatever its layout.
+func (l Layout) preparation(use models.ImageUse, video bool) picture.Preparation {
 	switch {
+	case video:
+		return picture.DiffusersVideo
+	case use.Replaced != nil && use.Replaced.Fills:
+		return picture.DiffusersCosmos3Image
+	case use.Replaced != nil:
+		return picture.DiffusersCosmosImage
 	case l == Diffusers:
 		return picture.DiffusersWan
-	case keepsFirst:
+	case use.KeepsFirst:
 		return picture.OfficialTI2V
 	}
 	return picture.OfficialWan
@@ -41,7 +51,7 @@ func (l Layout) VideoSize(p Parts, image *picture.Image, width, height int) (int
 		return picture.BucketSize(image.Width, image.Height, use.SizeBase, use.StepWidth)
 	}
 	switch {
-	case l != Official || image == nil || !use.ReadsImages():
+	case l != Official || image == nil || !use.ReadsImages() || use.Replaced != nil:
 		return width, height
 	case use.KeepsFirst:
 		return picture.OfficialTI2VSize(image.Width, image.Height, width*height, use.StepWidth, use.StepHeight)

@@ -14,6 +14,11 @@ type Request struct {
 	Layout Layout
 	// Image is the video's first frame, Last its last one; nil for none.
 	Image, Last *picture.Image
+	// Video is a video in place of the first image, for a generator that goes on from one; nil for
+	// none. Its last frames, or its first ones (models.ReplacedFrames), are encoded:
+	// those of VideoLatents latent frames, 0 for the release's number.
+	Video        Video
+	VideoLatents int
 	// Fit says how both fill the frame; "" stands for picture.FitRelease.
 	Fit picture.Fit
 	// Width, Height and Frames are the video's.
@@ -31,11 +36,22 @@ type Request struct {
 
 // The flags that images are given with, as messages call them.
 const (
-	imageFlag = "--image"
-	lastFlag  = "--last-image"
+	imageFlag        = "--image"
+	lastFlag         = "--last-image"
+	videoFlag        = "--video"
+	videoLatentsFlag = "--video-latents"
 )
 
+// Video is the frames of a video, all of one size.
+type Video interface {
+	Length() int
+	Frame(i int) (*picture.Image, error)
+}
+
 func (r Request) batch() int { return cmp.Or(r.Batch, 1) }
+
+// given says whether frames are given that a video begins with.
+func (r Request) given() bool { return r.Image != nil || r.Video != nil }
 
 // use is what the generator reads of images.
 func (p Parts) use() models.ImageUse { return useOf(p.Generator) }

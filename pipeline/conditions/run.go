@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"weft/denoise"
 	"weft/dtype"
 	"weft/fault"
 	"weft/models"
@@ -25,14 +24,12 @@ func (ph *Phase) Run(ctx context.Context) (*Features, error) {
 		}
 		f.Conditions[ph.use.FeatureCondition()] = ph.forEachVideo(rows)
 	}
-	first, last, notes := ph.prepareFrames()
-	f.Notes = append(f.Notes, notes...)
-	latents, err := ph.encodeFrames(ctx, first, last)
+	latents, err := ph.encodeFrames(ctx, ph.prepareFrames(&f.Notes))
 	if err != nil {
 		return nil, err
 	}
 	if ph.use.KeepsFirst {
-		f.Kept = &denoise.Kept{Frames: []int{0}, Latents: ph.forEachVideo(latents)}
+		f.Kept = keepFirst(ph.forEachVideo(latents))
 		return f, nil
 	}
 	if ph.use.Alone {
@@ -131,41 +128,63 @@ func floats(data []float32, shape ...int) *tensor.Tensor {
 	return t
 }
 
-// prepareFrames makes frames (1, 3, 1, height, width) of the images; last is nil without one.
-func (ph *Phase) prepareFrames() (first, last *tensor.Tensor, notes []string) {
+// prepare makes a frame (1, 3, 1, height, width) of a picture. flag is what notes call it.
+func (ph *Phase) prepare(im *picture.Image, flag string) (*tensor.Tensor, []string) {
 	r := ph.asked
 	frame := picture.Frame{Width: r.Width, Height: r.Height, StepWidth: ph.use.StepWidth, StepHeight: ph.use.StepHeight}
-	prepare := func(im *picture.Image, flag string) *tensor.Tensor {
-		planes, said := r.Layout.preparation(ph.use.KeepsFirst).Prepare(im, flag, frame, r.Fit)
-		notes = append(notes, said...)
-		return floats(planes.Data, 1, 3, 1, r.Height, r.Width)
-	}
-	first = prepare(r.Image, imageFlag)
-	if r.Last != nil {
-		last = prepare(r.Last, lastFlag)
-	}
-	return first, last, notes
+	planes, notes := r.Layout.preparation(ph.use, r.Video != nil).Prepare(im, flag, frame, r.Fit)
+	return floats(planes.Data, 1, 3, 1, r.Height, r.Width), notes
 }
 
-// encodeFrames encodes the video that begins with the first image, ends with the last one, and
-// has zeros, which are grey, elsewhere. Frames are made as they are asked for, and latents kept
-// as they come: (1, channels, frames, height, width).
-//
-// All zero frames are encoded, although their latents become equal in the end: behind a first
-// image, Wan's autoencoders make the same bits only from latent frame 29 on, and a released
-// model's video has 21.
-func (ph *Phase) encodeFrames(ctx context.Context, first, last *tensor.Tensor) (*tensor.Tensor, error) {
-	shape := ph.videoShape()
+// prepareFrames gives the frames of the video that begins with the first image, ends with the last
+// one, and has zeros, which are grey, elsewhere; or frames of the video that is given.
+// Those of a video are decoded as they are asked for.
+func (ph *Phase) prepareFrames(notes *[]string) FrameSource {
+	r, frames := ph.asked, ph.videoShape()[2]
+	if r.Video != nil {
+		begin := 0
+		if !ph.use.Replaced.OfFirst {
+			begin = r.Video.Length() - frames
+		}
+		return func(_ context.Context, i int) (*tensor.Tensor, error) {
+			im, err := r.Video.Frame(begin + i)
+			if err != nil {
+				return nil, err
+			}
+			t, said := ph.prepare(im, videoFlag)
+			if i == 0 {
+				*notes = append(*notes, said...)
+			}
+			return t, nil
+		}
+	}
+	first, said := ph.prepare(r.Image, imageFlag)
+	*notes = append(*notes, said...)
+	var last *tensor.Tensor
+	if r.Last != nil {
+		last, said = ph.prepare(r.Last, lastFlag)
+		*notes = append(*notes, said...)
+	}
 	grey := tensor.New(dtype.F32, first.Shape...)
-	source := func(_ context.Context, i int) (*tensor.Tensor, error) {
+	return func(_ context.Context, i int) (*tensor.Tensor, error) {
 		switch {
 		case i == 0:
 			return first, nil
-		case last != nil && i == shape[2]-1:
+		case last != nil && i == frames-1:
 			return last, nil
 		}
 		return grey, nil
 	}
+}
+
+// encodeFrames encodes frames as they are made, and keeps latents as they come: (1, channels,
+// frames, height, width).
+//
+// All zero frames are encoded, although their latents become equal in the end: behind a first
+// image, Wan's autoencoders make the same bits only from latent frame 29 on, and a released
+// model's video has 21.
+func (ph *Phase) encodeFrames(ctx context.Context, source FrameSource) (*tensor.Tensor, error) {
+	shape := ph.videoShape()
 	var parts, logvars []*tensor.Tensor
 	keep := func(output string, frame int, part *tensor.Tensor) error {
 		if output == logvarOutput && ph.asked.Sample != nil {
@@ -187,8 +206,11 @@ func (ph *Phase) encodeFrames(ctx context.Context, first, last *tensor.Tensor) (
 		return nil, err
 	}
 	want := append([]int{1}, ph.latent...)
-	if ph.use.EncodesAlone() {
+	switch {
+	case ph.use.Alone:
 		want[2] = 1
+	case ph.use.KeepsFirst:
+		want[2] = ph.keptLatents()
 	}
 	if len(parts) != want[2] {
 		return nil, fault.New(models.ErrOutput, nil, "%s made %d latent frames: want %d", ph.parts.Autoencoder.Model.Name(), len(parts), want[2])

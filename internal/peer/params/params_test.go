@@ -16,7 +16,7 @@ import (
 // The tests of the families compare the paths with vidax's own. Those of the autoencoders of
 // LTX-Video, LTX-2 and HunyuanVideo-1.5 are not known here, which asking for them says.
 func TestEveryPresetHasPaths(t *testing.T) {
-	untranslated := []string{"hunyuan1.5-vae", "ltx-video-0.9.0-vae", "ltx-video-0.9.1-vae", "ltx-video-vae", "ltx2.5-vae-conv"}
+	untranslated := []string{"ltx-video-0.9.0-vae", "ltx-video-0.9.1-vae", "ltx-video-vae", "ltx2.5-text-projection", "ltx2.5-vae-conv"}
 	for _, name := range models.Presets() {
 		m, on := modelOn(t, name)
 		list, err := List(m, on, Flax, true)

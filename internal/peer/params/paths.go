@@ -15,6 +15,7 @@ import (
 	"weft/models/cosmos3"
 	"weft/models/decoder"
 	"weft/models/hunyuan"
+	"weft/models/hunyuan15vae"
 	"weft/models/hunyuanvae"
 	"weft/models/ltx"
 	"weft/models/t5"
@@ -97,6 +98,10 @@ var (
 	hunyuanvaeNaming = naming{join: "/", whole: true, rules: rewrites(`\.conv\.(weight|bias)$`, ".$1", `(downsamplers\.\d+)\.conv`, "$1", `(upsamplers\.\d+)\.conv`, "${1}_conv",
 		`(up_blocks|down_blocks)\.(\d+)\.(\w+)\.(\d+)`, "${1}_${2}_${3}_$4", `mid_block\.(\w+)\.(\d+)`, "mid_block_${1}_$2", `to_out\.0`, "to_out_0")}
 
+	hunyuan15vaeNaming = naming{join: "/", whole: true, rules: rewrites(`\.conv\.(weight|bias)$`, ".$1", `\.gamma$`, "/gamma",
+		`(up|down)_blocks\.(\d+)\.resnets\.(\d+)`, "${1}_${2}_block_$3", `(up|down)_blocks\.(\d+)\.(up|down)samplers\.0\.?(conv)?`, "${1}_${2}_${3}sample/conv",
+		`mid_block\.resnets\.0`, "mid_block_1", `mid_block\.resnets\.1`, "mid_block_2", `mid_block\.attentions\.0`, "mid_attn_1", `\.to_([qkv])\.`, ".$1.")}
+
 	vaeNaming = naming{join: "/", rules: rewrites(
 		`residual\.0`, "norm1", `residual\.2`, "conv1", `residual\.3`, "norm2", `residual\.6`, "conv2", `\.(\d+)`, "_$1")}
 )
@@ -132,6 +137,8 @@ func namingOf(m models.Model) (naming, error) {
 		return cogvaeNaming, nil
 	case hunyuanvae.Config:
 		return hunyuanvaeNaming, nil
+	case hunyuan15vae.Config:
+		return hunyuan15vaeNaming, nil
 	}
 	return naming{}, fault.New(peer.ErrPeer, nil, "vidax runs no %s that anything is known of here", m.Name())
 }
