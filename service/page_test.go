@@ -361,8 +361,10 @@ func TestPageAsksForAToken(t *testing.T) {
 	reload(p)
 	seen(p, "#waiting", "ann's video")
 	// What the page had asked for and is refused now does not make it ask for a token before it is
-	// loaded anew: who types one there would lose it.
-	p.Do(chromedp.Evaluate[chromedp.Void](`window.isOld = true; new MutationObserver(() => { if (document.getElementById("login").open) window.name = "asked"; })
+	// loaded anew: who types one there would lose it. The answer to the log-out is slow here.
+	p.Do(chromedp.Evaluate[chromedp.Void](`window.isOld = true; const real = window.fetch; window.fetch = async (path, o) => { const answer = await real(path, o);
+		if (o?.method === "DELETE") await new Promise((done) => setTimeout(done, 1500)); return answer; };
+		 new MutationObserver(() => { if (document.getElementById("login").open) window.name = "asked"; })
 		.observe(document.getElementById("login"), {attributes: true}); {const f = document.getElementById("ask").elements.prompt; f.value = "ann's draft"; f.dispatchEvent(new Event("input", {bubbles: true}))}`)) // which plans soon
 	press(p, ".top", "Log out")
 	p.Wait(`!window.isOld && document.getElementById("login")?.open && document.activeElement.id === "token"`)
