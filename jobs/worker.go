@@ -98,7 +98,11 @@ func (w *Worker) runJobs(ctx context.Context, r Runner) {
 	idle := false
 	for ctx.Err() == nil {
 		changed, freed := w.s.index.nextChange(), w.freed.next()
-		if job, l := w.takeNext(ctx, r); job != nil {
+		fits := w.placesFor(r)
+		if fits == nil {
+			changed = nil // whatever comes has to wait for a place
+		}
+		if job, l := w.takeNext(ctx, r.Maker(), fits); job != nil {
 			idle = false
 			free := w.occupyPlace(job)
 			tries.Go(func() {
@@ -209,9 +213,9 @@ func (x *index) nextCandidate(model string, tried map[string]bool, fits func(*Jo
 	}
 }
 
-// takeNext takes the best job that can be had. It returns nil where there is none.
-func (w *Worker) takeNext(ctx context.Context, r Runner) (*Job, *lease) {
-	m, fits, tried := r.Maker(), w.placesFor(r), map[string]bool{}
+// takeNext takes the best job that can be had and that fits. It returns nil where there is none.
+func (w *Worker) takeNext(ctx context.Context, m Maker, fits func(*Job) bool) (*Job, *lease) {
+	tried := map[string]bool{}
 	for ctx.Err() == nil && fits != nil {
 		c, done := w.s.index.nextCandidate(m.Model, tried, fits)
 		if c == nil {

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -362,16 +361,21 @@ func TestPageAsksForAToken(t *testing.T) {
 	reload(p)
 	seen(p, "#waiting", "ann's video")
 	// What the page had asked for and is refused now does not make it ask for a token before it is
-	// loaded anew: who types one there would lose it.
-	p.Do(chromedp.Evaluate[chromedp.Void](`window.isOld = true; new MutationObserver(() => { if (document.getElementById("login").open) sessionStorage.setItem("asked", "before"); })
-		.observe(document.getElementById("login"), {attributes: true}); document.getElementById("ask").dispatchEvent(new Event("input"))`)) // which plans soon
+	// loaded anew: who types one there would lose it. The answer to the log-out is slow here.
+	p.Do(chromedp.Evaluate[chromedp.Void](`window.isOld = true; const real = window.fetch; window.fetch = async (path, o) => { const answer = await real(path, o);
+		if (o?.method === "DELETE") await new Promise((done) => setTimeout(done, 1500)); return answer; };
+		 new MutationObserver(() => { if (document.getElementById("login").open) window.name = "asked"; })
+		.observe(document.getElementById("login"), {attributes: true}); {const f = document.getElementById("ask").elements.prompt; f.value = "ann's draft"; f.dispatchEvent(new Event("input", {bubbles: true}))}`)) // which plans soon
 	press(p, ".top", "Log out")
 	p.Wait(`!window.isOld && document.getElementById("login")?.open && document.activeElement.id === "token"`)
-	if asked := browsertest.Eval[string](p, `sessionStorage.getItem("asked") ?? ""`); asked != "" {
+	if asked := browsertest.Eval[string](p, `window.name`); asked != "" {
 		t.Error("the page asks for a token before it is loaded anew")
 	}
 	p.Press(bobToken + "\r")
 	p.Settled()
+	if draft := browsertest.Eval[string](p, `document.getElementById("ask").elements.prompt.value`); draft != "" {
+		t.Errorf("bob sees what ann had typed: %q", draft)
+	}
 	if p.Count("#waiting li") != 0 {
 		t.Error("bob sees ann's video")
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -113,6 +114,9 @@ func New(o Options) *Server {
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)}
 	return s
 }
+
+// AddHost adds a name under which the service may be asked for. It is called before Serve.
+func (s *Server) AddHost(name string) { s.o.Hosts = append(slices.Clone(s.o.Hosts), name) }
 
 // Handler answers all requests. It includes the guard.
 func (s *Server) Handler() http.Handler { return s.guard(s.mux) }

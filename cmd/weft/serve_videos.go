@@ -267,7 +267,7 @@ func (v *videoService) survey(ctx context.Context) error {
 	return nil
 }
 
-// listen opens the address and makes the server.
+// listen makes the server and opens the address.
 func (v *videoService) listen(cmd *cobra.Command, a *app, f *serveFlags) (err error) {
 	explorer, err := a.exploring(cmd, f)
 	if err != nil {
@@ -275,13 +275,15 @@ func (v *videoService) listen(cmd *cobra.Command, a *app, f *serveFlags) (err er
 	}
 	model := filepath.Base(filepath.Clean(f.run)) // where the folder is, is not the clients' business
 	explorer.Models[model], explorer.Settings[model] = v.pipeline.Denoiser(), v.pipeline.Settings
+	o := service.Options{Store: v.store, Release: v.release, Explorer: web.New(explorer).Handler(), Page: servicePage, ExplorerModel: model, Tokens: v.tokens, Public: f.public, Origins: f.origins,
+		ProbesOnly: f.role == roleWorker, Hosts: f.hosts, Limits: service.Limits{Seconds: f.maxSeconds}, Log: v.log, LogPrompts: f.logPrompts}
+	v.server = service.New(o)
+	// The address is opened last: whoever reaches it is answered at once.
 	var host string
 	if v.listener, host, err = web.Listen(f.addr, f.public); err != nil {
 		return err
 	}
-	o := service.Options{Store: v.store, Release: v.release, Explorer: web.New(explorer).Handler(), Page: servicePage, ExplorerModel: model, Tokens: v.tokens, Public: f.public, Origins: f.origins,
-		ProbesOnly: f.role == roleWorker, Hosts: append(slices.Clone(f.hosts), host), Limits: service.Limits{Seconds: f.maxSeconds}, Log: v.log, LogPrompts: f.logPrompts}
-	v.server = service.New(o)
+	v.server.AddHost(host)
 	return nil
 }
 

@@ -18,6 +18,11 @@ export async function start(again) {
     leaving = true;
     try {
       await request("DELETE", "/v1/session");
+      try {
+        sessionStorage.clear(); // what was typed is not the next user's
+      } catch {
+        // It is forbidden, and so is empty.
+      }
       location.reload();
     } catch (error) {
       leaving = false;
