@@ -27,6 +27,8 @@ type Target struct {
 	QueryBlock, KeyBlock, HeadBlock int
 	// Chip is the TPU's generation, "v4", or the GPU's short name, "h100"; "" is neither.
 	Chip string
+	// Platform is "cuda" for GPUs, as a program has it; "" elsewhere.
+	Platform string
 	// Attention is the form that attention takes, as package attention names them;
 	// "" leaves the choice to it.
 	Attention string
