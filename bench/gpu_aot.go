@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,14 +23,13 @@ func scoredGPUs() []scored {
 	for _, row := range []string{
 		"wan2.1-t2v-14b " + p480 + " 81 h100x8 tp=8", "wan2.1-t2v-14b " + p480 + " 81 h200x8 tp=4,sp=2",
 		"wan2.1-t2v-14b " + p480 + " 81 b200x8 tp=4,sp=2", "wan2.1-t2v-14b " + p480 + " 81 a100x8 tp=4,sp=2",
-		"wan2.1-t2v-14b " + p720 + " 81 h100x8 tp=8", "wan2.1-t2v-14b " + p480 + " 81 h100x8x4 tp=8,dp=4 batch4",
-		"wan2.1-t2v-1.3b " + p480 + " 81 rtx4090x2 tp=2", "wan2.1-t2v-1.3b " + p480 + " 33 rtx4090x1 tp=1", "wan2.1-t2v-1.3b " + p480 + " 81 l40sx4 sp=4",
-		"wan2.1-t2v-1.3b " + p480 + " 81 a100x1 tp=1", "wan2.1-i2v-14b " + p480 + " 81 h100x8 tp=4,sp=2", "wan2.2-t2v-a14b " + p720 + " 81 h200x8 tp=4,sp=2",
-		"wan2.2-ti2v-5b 1280x704 121 h100x4 tp=4", "wan2.2-ti2v-5b 1280x704 121 l40sx4 tp=4",
-		"cogvideox-2b 720x480 49 rtx4090x1 tp=1", "cogvideox-5b 720x480 49 a100x2 tp=2", "cogvideox-5b 720x480 49 h100x4 tp=2,sp=2",
-		"hunyuanvideo " + p720 + " 129 h100x8 tp=8", "hunyuanvideo " + p720 + " 129 h200x4 tp=4", "hunyuanvideo-cfgdistill " + p720 + " 61 a100x8 tp=4,sp=2", "hunyuan1.5 " + p480 + " 61 gb200x4 tp=4",
-		"ltx-video-2b 768x512 97 rtx4090x1 tp=1", "ltx-video-13b 768x512 97 h100x2 tp=2", "ltx2.5-22b 768x512 97 b200x4 tp=4",
-		"cosmos2.5-2b 1280x704 93 h100x4 tp=4", "cosmos2.5-14b 1280x704 93 b200x8 tp=8", "cosmos3-edge 832x480 93 l40sx4 tp=4", "cosmos3-nano 832x480 93 a100x8 tp=8",
+		"wan2.1-t2v-14b " + p720 + " 81 h100x8 tp=8", "wan2.1-t2v-14b " + p480 + " 81 h100x8x4 tp=8,dp=4 batch4", "wan2.1-t2v-1.3b " + p480 + " 81 rtx4090x2 tp=2",
+		"cogvideox-2b 720x480 49 rtx4090x1 tp=1", "ltx-video-2b 768x512 97 rtx4090x1 tp=1", "cosmos2.5-2b 1280x704 93 h100x4 tp=4", "hunyuanvideo " + p720 + " 129 h100x8 tp=8",
+		"cosmos3-edge 832x480 93 l40sx4 tp=4", "hunyuan1.5 " + p480 + " 61 gb200x4 tp=4", "ltx2.5-22b 768x512 97 b200x4 tp=4", "wan2.2-ti2v-5b 1280x704 121 h100x4 tp=4",
+		"cogvideox-5b 720x480 49 a100x2 tp=2", "wan2.1-t2v-1.3b " + p480 + " 33 rtx4090x1 tp=1", "wan2.1-t2v-1.3b " + p480 + " 81 l40sx4 sp=4", "wan2.1-t2v-1.3b " + p480 + " 81 a100x1 tp=1",
+		"wan2.1-i2v-14b " + p480 + " 81 h100x8 tp=4,sp=2", "ltx-video-13b 768x512 97 h100x2 tp=2", "cosmos2.5-14b 1280x704 93 b200x8 tp=8", "cosmos3-nano 832x480 93 a100x8 tp=8",
+		"hunyuanvideo-cfgdistill " + p720 + " 61 a100x8 tp=4,sp=2", "wan2.2-t2v-a14b " + p720 + " 81 h200x8 tp=4,sp=2", "cogvideox-5b 720x480 49 h100x4 tp=2,sp=2",
+		"hunyuanvideo " + p720 + " 129 h200x4 tp=4", "wan2.2-ti2v-5b 1280x704 121 l40sx4 tp=4",
 	} {
 		f := strings.Fields(row)
 		s := scored{Model: f[0], Size: f[1], On: f[3], Mesh: f[4], CFG: plan.CFGBatch}
@@ -57,9 +57,20 @@ type gpuPlanScore struct {
 func gpuScore(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("gpu-aot", flag.ExitOnError)
 	only := fs.String("only", "", "configurations whose model has this in its name")
+	reuse := fs.String("reuse", "", "take the compiler's figures of an earlier report's `FILE`.json for the configurations it has; plan's are always made anew")
 	out := fs.String("out", filepath.Join("bench", "results"), "where the report goes")
 	if err := fs.Parse(args); err != nil {
 		return err
+	}
+	var before gpuPlanScore
+	if *reuse != "" {
+		text, err := os.ReadFile(*reuse)
+		if err == nil {
+			err = json.Unmarshal(text, &before)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", *reuse, err)
+		}
 	}
 	s := gpuPlanScore{Date: time.Now().Format(time.DateOnly), Hardware: thisHardware()}
 	for _, c := range scoredGPUs() {
@@ -67,7 +78,9 @@ func gpuScore(ctx context.Context, args []string) error {
 			continue
 		}
 		b := bytesScore{scored: c}
-		if err := errors.Join(b.compile(ctx), ctx.Err()); err != nil {
+		if i := slices.IndexFunc(before.AOT, func(b bytesScore) bool { return b.scored == c }); i >= 0 {
+			b = before.AOT[i]
+		} else if err := errors.Join(b.compile(ctx), ctx.Err()); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}

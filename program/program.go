@@ -171,6 +171,8 @@ type Program struct {
 	Body    []Instr
 	// Choices are the choices that were made while the program was built, in order.
 	Choices []Choice
+	// Platform is "cuda" for a program for GPUs, whose memory differs by a rule; "" elsewhere.
+	Platform string
 }
 
 // Walk visits every instruction in order, those of loop bodies included. times is how

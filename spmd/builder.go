@@ -124,7 +124,7 @@ func Build(name string, m *mesh.Mesh, define func(b *Builder), opts ...Option) (
 		}
 	}()
 	define(b)
-	p = &program.Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: slices.Clone(b.values), Body: closed(), Choices: b.choices}
+	p = &program.Program{Name: name, Mesh: m, Inputs: b.inputs, Outputs: b.outputs, Values: slices.Clone(b.values), Body: closed(), Choices: b.choices, Platform: b.target.Platform}
 	clear(b.values)
 	b.scratch.values, b.scratch.depths = b.values, b.depths
 	scratches.Put(b.scratch)

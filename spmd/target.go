@@ -30,6 +30,8 @@ type Target struct {
 	// HostKernels says whether programs may call kernels of weft's own for processors.
 	// The zero value is for a target that is none.
 	HostKernels HostKernels
+	// Platform is "cuda" for GPUs, as a program has it; "" elsewhere.
+	Platform string
 	// Attention is the form that attention takes, as package attention names them;
 	// "" leaves the choice to it.
 	Attention string

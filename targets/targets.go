@@ -48,4 +48,4 @@ func TPU(generation string) spmd.Target { return spmd.Target{TokenMultiple: 128,
 
 // GPU is how programs are cut up for XLA's CUDA plugin and a kind of GPUs, "h100". XLA cuts
 // matmuls for a GPU itself; only attention depends on the kind.
-func GPU(name string) spmd.Target { return spmd.Target{Chip: name} }
+func GPU(name string) spmd.Target { return spmd.Target{Chip: name, Platform: "cuda"} }

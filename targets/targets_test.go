@@ -10,7 +10,7 @@ import (
 // What is planned, compiled and run on a slice is cut up for its kind of hardware.
 func TestForSlice(t *testing.T) {
 	for name, want := range map[string]spmd.Target{
-		"cpu:4": CPU(), "v4-8": TPU("v4"), "v5e-16": TPU("v5e"), "h100x8": {},
+		"cpu:4": CPU(), "v4-8": TPU("v4"), "v5e-16": TPU("v5e"), "h100x8": GPU("h100"), "h100x8x4": GPU("h100"),
 	} {
 		on, err := topology.Lookup(name)
 		if err != nil {

@@ -6,8 +6,8 @@ import (
 
 // A compiler computes chains of cheap operations in one pass and keeps no buffer for
 // the values in between. This file models which values have a buffer, and so which
-// instructions read memory and write it. The model is small, and the same for every
-// device:
+// instructions read memory and write it. The model is small, and but for one rule the same for
+// every device:
 //
 //  1. Elementwise operations (convert, compare and select among them), broadcasts,
 //     reshapes and reduces take an operand as it is computed. They are called readers.
@@ -33,16 +33,18 @@ import (
 //  7. An all-reduce over more than two devices whose only use is a convert to a wider
 //     type runs in two halves with the convert between them, so its result has a buffer
 //     of the wider type.
-//  8. Every other value has a buffer: the results of contractions, reductions,
+//  8. On GPUs rule 7 does not hold: an all-reduce sums in place, so its result names the
+//     buffer of its operand where nothing else uses that.
+//  9. Every other value has a buffer: the results of contractions, reductions,
 //     collectives, transposes, slices, pads and concats, what a loop carries or takes
 //     from outside, inputs and outputs.
 //
 // An instruction whose result has no buffer happens inside the next one that has a
 // buffer: it costs arithmetic, but no memory traffic of its own.
 //
-// The rules were read off programs for blocks of Wan2.1 that libtpu 0.0.52 optimised
-// when it compiled them ahead of time; the files *-plan-score in bench/results say how
-// well they predict. With slices, pads and concats fused as well, predictions came out
+// The rules were read off programs for blocks of Wan2.1 that libtpu 0.0.52, and for rule 8 XLA's
+// CUDA plugin, optimised when they compiled them ahead of time; the files *-plan-score and
+// *-gpu-aot in bench/results say how well they predict. With slices, pads and concats fused as well, predictions came out
 // up to 30 % too low.
 
 // bufferModel says which values of a program have buffers. Slices are indexed by value.
@@ -145,6 +147,8 @@ func (f *bufferModel) decideBuffers(body []program.Instr) {
 		switch {
 		case facts.MadeForEachUse:
 			f.none[id] = !f.other[id]
+		case f.sumsInPlace(in):
+			f.root[id] = f.root[in.Args[0]]
 		case facts.SharesMemory && !f.none[in.Args[0]]:
 			f.root[id] = f.root[in.Args[0]]
 		case facts.Class == program.ElementwiseOp || facts.SharesMemory:
@@ -193,10 +197,18 @@ func (f *bufferModel) isFinishedByReader(id program.ID) bool {
 	}
 }
 
+// sumsInPlace reports whether an all-reduce writes its result over its operand (rule 8).
+func (f *bufferModel) sumsInPlace(in *program.Instr) bool {
+	return f.p.Platform == onGPUs && in.Op == program.OpAllReduce && f.uses[in.Args[0]] == 1 && f.defs[in.Args[0]] != nil && !f.none[in.Args[0]]
+}
+
+// onGPUs is the platform of programs for GPUs.
+const onGPUs = "cuda"
+
 // widerResult is the value to which an all-reduce is converted between its halves
 // (rule 7), or -1.
 func (f *bufferModel) widerResult(in *program.Instr) program.ID {
-	if in.Op != program.OpAllReduce || f.uses[in.Out[0]] != 1 || len(in.Groups[0]) <= 2 {
+	if f.p.Platform == onGPUs || in.Op != program.OpAllReduce || f.uses[in.Out[0]] != 1 || len(in.Groups[0]) <= 2 {
 		return -1
 	}
 	by := f.user[in.Out[0]]

@@ -177,6 +177,15 @@ func TestLiveBytes(t *testing.T) {
 		y := b.LConvert(b.LAllReduce(program.Sum, x, []string{"tp"}, "sum"), dtype.F32)
 		return []spmd.Local{b.LTranspose(y, 1, 0)}
 	}), 100+100+100)
+	summed := func() *program.Program {
+		return spmdtest.Build(t, four, "", []program.Type{spmdtest.F32(10, 10)}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
+			return []spmd.Local{b.LAllReduce(program.Sum, b.LTranspose(in[0], 1, 0), []string{"tp"}, "sum")}
+		})
+	}
+	live(t, "an all-reduce beside its operand", summed(), 300)
+	inPlace := summed()
+	inPlace.Platform = "cuda"
+	live(t, "an all-reduce in place on GPUs", inPlace, 200)
 	live(t, "two of a shape that read one thing run together", spmdtest.Build(t, m, "", []program.Type{spmdtest.F32(1 << 19)}, func(b *spmd.Builder, in []spmd.Local) []spmd.Local {
 		table := in[0]
 		half := func(op program.Op) spmd.Local {
