@@ -45,7 +45,7 @@ func openXLA(ctx context.Context, n int, o Options) (Engine, error) {
 		XLAFlags: client.Plugin().Flags(), DeviceKind: client.Devices()[0].Kind}}
 	e.info.Note = strings.Join(client.Plugin().Notes(), "; ")
 	if client.Platform() == CPU {
-		e.kernels = registerKernels(client.Plugin())
+		e.kernels = RegisterKernels(client.Plugin())
 	}
 	if !o.NoCache {
 		if e.cache, err = cache.Open(o.CacheDir, cache.Options{Warn: o.Warn}); err != nil {
