@@ -2,10 +2,13 @@ package aot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
+	"weft/engine"
 	"weft/fault"
+	"weft/targets"
 	"weft/topology"
 	"weft/xla"
 )
@@ -55,6 +58,12 @@ func openCompiler(ctx context.Context, on topology.Slice, o Options) (compiler, 
 	c, err := xla.Open(ctx, xla.Options{Plugin: o.Plugin, Devices: on.Devices, Install: o.Install, Progress: o.Fetching})
 	if err != nil {
 		return nil, err
+	}
+	if wanted := targets.For(on).HostKernels; wanted.Available {
+		if k := engine.RegisterKernels(c.Plugin()); !k.Available {
+			err := fault.New(xla.ErrNoForeign, nil, "programs for %v call weft's kernels for processors: %s", on, k.Why)
+			return nil, errors.Join(err, c.Close())
+		}
 	}
 	return clientCompiler{c}, nil
 }

@@ -113,3 +113,7 @@ func ParseConvConfig(text string) (Convolution, error) {
 
 // CopyCallName is the name under which programs call Copy.
 const CopyCallName = "weft_copy"
+
+// OrderCallName is the name under which programs call what does nothing: its result is operand 0 in its own memory,
+// computed once operand 1 is.
+const OrderCallName = "weft_order"

@@ -10,15 +10,15 @@ import (
 	"weft/xla"
 )
 
-// registerKernels gives the plugin weft's kernels for processors, and says whether programs may
-// call them.
-func registerKernels(p *xla.Plugin) spmd.HostKernels {
+// RegisterKernels gives a CPU plugin weft's kernels for processors, and says whether programs may
+// call them. A program that calls them is neither compiled nor loaded before.
+func RegisterKernels(p *xla.Plugin) spmd.HostKernels {
 	kernels := targets.CPU().HostKernels
 	if !kernels.Available {
 		return kernels
 	}
 	for name, call := range map[string]func(*xla.ForeignCall) error{cpukernel.CallName: callAttention, cpukernel.ConvCallName: callConvolution,
-		cpukernel.CopyCallName: callCopy} {
+		cpukernel.CopyCallName: callCopy, cpukernel.OrderCallName: func(*xla.ForeignCall) error { return nil }} {
 		if err := p.RegisterForeign(name, program.ForeignConfig, call); err != nil {
 			return spmd.HostKernels{Why: err.Error()}
 		}

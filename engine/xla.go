@@ -50,7 +50,7 @@ func newXLA(client *xla.Client, n int, o Options) *XLA {
 		XLAFlags: client.Plugin().Flags(), DeviceKind: client.Devices()[0].Kind}}
 	e.info.Note = strings.Join(client.Plugin().Notes(), "; ")
 	if client.Platform() == CPU {
-		e.kernels = registerKernels(client.Plugin())
+		e.kernels = RegisterKernels(client.Plugin())
 	}
 	if !o.NoCache {
 		var err error

@@ -46,7 +46,7 @@ func (s *search) planSplit(on topology.Slice, sp split) (*Plan, *Refusal, error)
 	if p.CFGParallel {
 		p.Notes = append(p.Notes, fmt.Sprintf("dp=%d over a batch of %d: the passes with and without the text run on different devices (CFG parallel)", sp.dp, s.r.Batch))
 	}
-	if slices.ContainsFunc(got.choices, func(c graph.Choice) bool { return c.Taken == attention.Kernel }) {
+	if on.Kind != topology.CPU && slices.ContainsFunc(got.choices, func(c graph.Choice) bool { return c.Taken == attention.Kernel }) {
 		p.Notes = append(p.Notes, kernelNote(on))
 	}
 	if err := s.addTimes(p, on, got); err != nil {

@@ -243,6 +243,8 @@ func measureProgram(name string, p *program.Program, log *programLog) *programMe
 			f := dotFLOPs(p, in, times)
 			c.matmul += f
 			log.addFLOPs(in, matmulFLOPs, f, f)
+		case in.Op == program.OpKernel && in.Kernel.Platform == "cpu":
+			c.addHostKernel(p, in, times, log)
 		case in.Op == program.OpKernel:
 			in.Kernel.Walk(func(inner *program.Instr, rounds int) {
 				if inner.Op == program.OpDot {
@@ -258,8 +260,7 @@ func measureProgram(name string, p *program.Program, log *programLog) *programMe
 			c.moved -= int64(times) * priced.Moved(in) // the kernel's efficiency has it
 			log.dropMoved(in)
 		case in.Op == program.OpConv:
-			w := p.Values[in.Args[1]]
-			f := 2 * float64(times) * float64(p.Values[in.Out[0]].Elements()) * float64(w.Elements()/w.Shape[0])
+			f := convFLOPs(p, in, times)
 			c.matmul += f
 			log.addFLOPs(in, matmulFLOPs, f, f)
 		case in.Op == program.OpAllGather:

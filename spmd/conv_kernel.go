@@ -63,20 +63,28 @@ func (b *Builder) framesOf(x Local) []Local {
 	return []Local{x}
 }
 
-// ReplaceAfter is x in the memory of old, a value of x's type and layout that the program was given and gives away: for an output
-// that takes over old's memory. Where the target has kernels, x is copied there as soon as after
-// is computed, which has to be what reads old last. Elsewhere the compiler decides when: XLA's CPU plugin
-// copies at the end of the program and holds every such x until then.
-func (b *Builder) ReplaceAfter(after, old, x Tensor) Tensor {
+// ReplaceAfter returns after, and x in the memory of old: for an output that takes over old's memory, which is an
+// input of the program. Where the target has kernels, x is copied there as soon as after is computed, which
+// has to be what reads old last, and what is computed of the first result is computed later. Elsewhere the
+// compiler decides when: XLA's CPU plugin copies at the end of the program, and holds every such x until
+// then.
+func (b *Builder) ReplaceAfter(after, old, x Tensor) (Tensor, Tensor) {
 	if !b.target.HostKernels.Available {
-		return x
+		return after, x
 	}
 	if old.DType != x.DType || !slices.Equal(old.local.Shape, x.local.Shape) {
 		b.failf(ErrShape, nil, "%s: %v%v in the place of %v%v", b.name, x.DType, x.Shape, old.DType, old.Shape)
 	}
-	k := program.Kernel{Name: "replace", Platform: "cpu", Call: cpukernel.CopyCallName, Foreign: true, InPlace: true, Config: func() string { return "" }}
-	v := b.LKernel(k, []Local{old.local, x.local, after.local}, func(params []Local) Local {
-		return b.LReshape(params[1], x.local.Shape...)
-	})
-	return b.Global(v, x.Shape, x.Spec)
+	inPlace := func(call string, meaning int, args ...Local) Local {
+		k := program.Kernel{Name: call, Platform: "cpu", Call: call, Foreign: true, InPlace: true, Config: func() string { return "" }}
+		return b.LKernel(k, args, func(params []Local) Local { return b.LReshape(params[meaning], params[meaning].Shape...) })
+	}
+	// One number of after stands for it, so that after has one reader that may take over its memory.
+	one := after.local
+	for d := range one.Shape {
+		one = b.LSlice(one, d, 0, 1)
+	}
+	kept := inPlace(cpukernel.CopyCallName, 1, old.local, x.local, one)
+	ordered := inPlace(cpukernel.OrderCallName, 0, after.local, kept)
+	return b.Global(ordered, after.Shape, after.Spec), b.Global(kept, x.Shape, x.Spec)
 }

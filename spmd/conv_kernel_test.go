@@ -107,14 +107,15 @@ func TestReplaceAfter(t *testing.T) {
 			old, given := b.Input("old", dtype.F32, []int{n}, sharding.Whole(1)), b.Input("given", dtype.F32, []int{n}, sharding.Whole(1))
 			x := b.Scale(given, 3)
 			y := b.Add(old, x)
-			b.Output("new", b.ReplaceAfter(y, old, x), "old")
+			y, kept := b.ReplaceAfter(y, old, x)
+			b.Output("new", kept, "old")
 			b.Output("sum", y, "")
 		}, spmd.WithTarget(target))
 	}
 	in := meshtest.Values{"old": meshtest.Fill(dtype.F32, func(i int) float64 { return float64(i % 1000) }, n),
 		"given": meshtest.Fill(dtype.F32, func(i int) float64 { return float64(i%7) - 3 }, n)}
 	p, plain := build(spmd.Target{HostKernels: e.Target().HostKernels}), build(spmd.Target{})
-	if len(p.Kernels()) != 1 || len(plain.Kernels()) != 0 || !strings.Contains(stablehlo.Text(p), "output_operand_aliases") {
+	if len(p.Kernels()) != 2 || len(plain.Kernels()) != 0 || !strings.Contains(stablehlo.Text(p), "output_operand_aliases") {
 		t.Errorf("%d kernels, %d where there are none:\n%s", len(p.Kernels()), len(plain.Kernels()), stablehlo.Text(p))
 	}
 	want := meshtest.Interp(t, plain, in)

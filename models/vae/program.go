@@ -77,8 +77,13 @@ func (p *Program) NormGroups(name string, x spmd.Tensor, groups int, eps float64
 // ApplyConv convolves x (B, T, H, W, I) with w (O, I, K...), with zeros around rows and columns
 // and sums in f32, and adds the bias of name.
 func (p *Program) ApplyConv(name string, x, w spmd.Tensor) spmd.Tensor {
+	return p.Add(p.convInFrame(x, w), p.Weight(name+".bias"))
+}
+
+// convInFrame is ApplyConv without the bias.
+func (p *Program) convInFrame(x, w spmd.Tensor) spmd.Tensor {
 	rows, cols := w.Shape[3]/2, w.Shape[4]/2
-	return p.Add(p.Conv(x, w, [][2]int{{}, {rows, rows}, {cols, cols}}, dtype.F32), p.Weight(name+".bias"))
+	return p.Conv(x, w, [][2]int{{}, {rows, rows}, {cols, cols}}, dtype.F32)
 }
 
 // PastFrames is the number of frames before its own that a causal convolution reads.
@@ -103,42 +108,44 @@ func (p *Program) CausalConv(name string, x spmd.Tensor) spmd.Tensor {
 		return p.ApplyConv(name, x, p.Slice(w, 2, PastFrames, PastFrames+1))
 	}
 	oldest := p.Value(Port(name, -2))
-	y := p.ApplyConv(name, p.Concat(1, oldest, p.Value(Port(name, -1)), x), w)
-	p.Output(Port(name, 0), p.ReplaceAfter(y, oldest, x), Port(name, -2))
-	return y
+	y, kept := p.ReplaceAfter(p.convInFrame(p.Concat(1, oldest, p.Value(Port(name, -1)), x), w), oldest, x)
+	p.Output(Port(name, 0), kept, Port(name, -2))
+	return p.Add(y, p.Weight(name+".bias"))
 }
 
 // convKeepingSums is CausalConv for a kernel with fewer outputs than inputs. What the kernel makes
 // of this frame for the next one, added to what it made of the frame before, and what it makes for
 // the one after are kept, because they are smaller than frames. The sums are those of CausalConv, in
-// its order.
+// its order. Where frames follow, the kernel's places along time are one convolution to as many times
+// the channels, so that edges of a split picture are exchanged once.
 func (p *Program) convKeepingSums(name string, x, w spmd.Tensor) spmd.Tensor {
-	rows, cols := w.Shape[3]/2, w.Shape[4]/2
-	apply := func(place int) spmd.Tensor { // the kernel's place along time
-		return p.Conv(x, p.Slice(w, 2, place, place+1), [][2]int{{}, {rows, rows}, {cols, cols}}, dtype.F32)
+	if p.Graph.Layout.Frames == 1 {
+		return p.ApplyConv(name, x, p.Slice(w, 2, PastFrames, PastFrames+1))
 	}
+	channels := w.Shape[0]
+	all := p.convInFrame(x, p.ExpandDim(p.MergeDims(p.Transpose(w, 2, 0, 1, 3, 4), 0, 2), 2))
+	at := func(place int) spmd.Tensor { // the kernel's place along time
+		return p.Reduced(p.Slice(all, 4, place*channels, (place+1)*channels), "sums that are kept are whole")
+	}
+	y, forNext, forAfter := at(PastFrames), at(PastFrames-1), at(PastFrames-2)
 	next, after := name+".next", name+".after"
-	y := apply(PastFrames)
-	if p.Graph.Layout.Frames > 1 {
-		forNext, forAfter := apply(PastFrames-1), apply(PastFrames-2)
-		for _, kept := range []struct {
-			name string
-			x    *spmd.Tensor
-		}{{next, &forNext}, {after, &forAfter}} {
-			*kept.x = p.Reduced(*kept.x, "sums that are kept are whole")
-			p.Keep(Port(kept.name, -1), *kept.x)
-			p.Keep(Port(kept.name, 0), *kept.x)
-		}
-		takes := func(string) string { return "" }
-		if !p.Graph.First {
-			y = p.Add(p.Value(Port(next, -1)), y)
-			forNext = p.Add(p.Value(Port(after, -1)), forNext)
-			takes = func(kept string) string { return Port(kept, -1) }
-		}
-		p.Output(Port(next, 0), forNext, takes(next))
-		p.Output(Port(after, 0), forAfter, takes(after))
+	p.keepSums(next, forNext)
+	p.keepSums(after, forAfter)
+	if p.Graph.First {
+		p.Output(Port(next, 0), forNext, "")
+		p.Output(Port(after, 0), forAfter, "")
+	} else {
+		y = p.Add(p.Value(Port(next, -1)), y)
+		p.Output(Port(next, 0), p.Add(p.Value(Port(after, -1)), forNext), Port(next, -1))
+		p.Output(Port(after, 0), forAfter, Port(after, -1))
 	}
 	return p.Add(y, p.Weight(name+".bias"))
+}
+
+// keepSums declares sums as values that the call of the next frame reads.
+func (p *Program) keepSums(name string, x spmd.Tensor) {
+	p.Keep(Port(name, -1), x)
+	p.Keep(Port(name, 0), x)
 }
 
 // KeepFirstFrame keeps the first frame that a convolution reads, and zeros in the place of the
