@@ -13,7 +13,11 @@ import (
 
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
-	return models.CheckTransformer(on, m.name, m.c.Heads, "ffn_dim", m.c.FFNDim)
+	err := models.CheckTransformer(on, m.name, m.c.Heads, "ffn_dim", m.c.FFNDim)
+	if m.c.Tower == text {
+		err = models.CheckNoRing(on, m.name, err)
+	}
+	return err
 }
 
 // Check reports every reason why a mesh cannot run a request.
