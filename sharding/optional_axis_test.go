@@ -31,6 +31,9 @@ func TestSpecsMayNameARing(t *testing.T) {
 	if got := s.Canonical(with, 1).String(); got != "[ring+sp]" {
 		t.Errorf("canonical with a ring: %s", got)
 	}
+	if got := s.OnMesh(without).String() + s.OnMesh(with).String(); got != "[sp][ring+sp]" {
+		t.Errorf("as shown: %s", got)
+	}
 	if err := sharding.NewSpec([]string{"rang"}).Check(without, []int{12}); !errors.Is(err, mesh.ErrUnknownAxis) {
 		t.Errorf("an axis that nobody knows: %v", err)
 	}
