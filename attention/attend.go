@@ -51,7 +51,8 @@ type Parts struct{ Q, K, V spmd.Tensor }
 //	q (B, Sq, H, D), k and v (B, Sk, Hkv, D), H a multiple of Hkv; result (B, Sq, H, D), laid out as q is
 //
 // Batch and heads keep their splits. Where q and k are split alike over tokens, they go
-// through Ulysses all-to-alls; where q alone is, it stays as it is. Heads that do not
+// through Ulysses all-to-alls, and along the axis of a ring keys and values are passed on; where q
+// alone is split, it stays as it is. Heads that do not
 // divide are an error: sharding.ErrHeadsNotDivisible or sharding.ErrKVHeads.
 func Attend(b *spmd.Builder, q, k, v spmd.Tensor, o Options) spmd.Tensor {
 	s := sequence{video: Parts{q, k, v}}
@@ -117,15 +118,23 @@ func (s sequence) attend(b *spmd.Builder, o Options) (textOut, videoOut spmd.Ten
 	s = s.reducePartials(b)
 	held, heads := s.video.Q.Spec, headAxes(b, s.video)
 	tokensSplit := len(s.video.K.Spec.Dim(1)) > 0
+	ring := ringAxes(s.video)
 	computed := held.WithDim(2, heads...)
 	if tokensSplit || s.textAttends {
-		computed = computed.WithDim(1)
+		computed = computed.WithDim(1, ring...)
 	}
 	f := chooseForm(b, q, k, computed, o)
 	m := tokenMover{b, f.mergesHeads}
 	scaled := s.scaleQueries(b, f.queryScale)
 	if tokensSplit {
 		s.video = m.splitHeads(s.video, heads)
+	}
+	if len(ring) > 0 {
+		textOut, videoOut = s.attendInRing(b, m, f, ring, o)
+		if s.textAttends {
+			textOut = m.reshard(textOut, s.text.Q.Spec, "joint ulysses: text gathered over heads")
+		}
+		return textOut, m.reshard(videoOut, held, "ulysses: back to split tokens")
 	}
 	out := computeLocally(b, s.joinStreams(m), f, scaled, o)
 	if !s.textAttends {

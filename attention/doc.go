@@ -18,6 +18,10 @@
 //   - query and key tokens split over an axis (DeepSpeed-Ulysses, arXiv:2309.14509): q, k
 //     and v change from split tokens to split heads by one all-to-all each, and the
 //     result changes back by one.
+//   - tokens split over the axis ring (Ring Attention, arXiv:2310.01889), alone or outside of Ulysses
+//     (USP, arXiv:2405.07719): keys and values go from device to device, n-1 times on a ring of n,
+//     and each device folds them into the running softmax of its own queries (ring.go). Heads bound
+//     Ulysses alone.
 //   - query tokens split, keys whole (cross-attention): no traffic.
 //   - a whole text beside a video with split tokens (joint Ulysses): the video goes
 //     through the all-to-alls, the text is cut by heads without traffic, and its

@@ -21,13 +21,20 @@ func (blockedForm) plan(c call) (formPlan, error) {
 		scratchBytes: blockedScratchBytes(c),
 		handsOnState: true,
 		emit:         func(b *spmd.Builder, in localOperands) spmd.Local { return emitBlocked(b, in, c.o) },
+		fold: func(b *spmd.Builder, q spmd.Local, kvHeads int) keyFolder {
+			return newBlockedFolder(b, q, kvHeads, c.o)
+		},
 	}, nil
 }
 
 // blockedScratchBytes counts q, k, v and the result with heads before tokens, and, in f32, a
-// block of scores, their exponentials and the running softmax of a block of queries.
+// block of scores, their exponentials and the running softmax of a block of queries; in a ring, that of
+// all queries.
 func blockedScratchBytes(c call) int64 {
 	keys := cmp.Or(c.o.Keys, c.keys)
+	if c.ring > 1 {
+		keys = (c.keys + c.ring - 1) / c.ring
+	}
 	ordered := 2*c.heads*c.queries + 2*c.kvHeads*keys
 	bq := queryBlock(c.queries, c.o)
 	bk := spmd.EvenBlock(keys, c.o.BlockK)
@@ -36,6 +43,10 @@ func blockedScratchBytes(c call) int64 {
 		heads = min(heads, c.o.HeadBlock*c.heads/c.kvHeads)
 	}
 	block := heads * bq * (2*bk + c.headDim + 2)
+	if c.ring > 1 { // the states of all queries, and the keys and values that arrive
+		block += c.batch * c.heads * c.queries * (c.headDim + 2)
+		ordered += 2 * c.kvHeads * ((c.keys + c.ring - 1) / c.ring)
+	}
 	return int64(c.batch)*int64(ordered)*int64(c.headDim)*int64(c.dtype.Size()) + 4*int64(block)
 }
 
@@ -148,6 +159,7 @@ type blockedCall struct {
 	batch, kv, group, d int
 	k, v                spmd.Local // of the heads that are computed now: (heads, Sk, D)
 	bias, mask, table   *spmd.Local
+	valid               *spmd.Local // keys from this one on are padding; nil for none
 	out                 dtype.DType
 }
 
@@ -246,6 +258,9 @@ func (a *blockedCall) foldKeyBlock(q, qStart spmd.Local, n int, k, v, kStart spm
 		if diagonal {
 			scores = b.LSelect(b.LCompare("LE", distance, b.LConst(dtype.I32, 0)), scores, b.LConst(dtype.F32, spmd.NegInf))
 		}
+	}
+	if a.valid != nil {
+		scores = b.LSelect(b.LCompare("LT", a.tokenPlaces(kStart, 1, n, k.Shape[1]), *a.valid), scores, b.LConst(dtype.F32, spmd.NegInf))
 	}
 	m := b.LMax(s.m, b.LReduceKeep(program.Maximum, scores, last))
 	p := b.LUnary(program.OpExp, b.LScale(b.LSub(scores, m), scale))

@@ -7,6 +7,7 @@ import (
 
 	"weft/dtype"
 	"weft/fault"
+	"weft/mesh"
 	"weft/program"
 	"weft/sharding"
 	"weft/spmd"
@@ -65,6 +66,24 @@ type formPlan struct {
 	queryScale float64
 	// emit adds the instructions; the result is (B, Sq, H, D).
 	emit func(b *spmd.Builder, in localOperands) spmd.Local
+	// fold gives a ring what its turns need, where handsOnState; scores are in the call's units.
+	fold func(b *spmd.Builder, queries spmd.Local, kvHeads int) keyFolder
+}
+
+// keyFolder computes an attention of which the keys come in parts.
+type keyFolder interface {
+	// empty is the state of the queries before the first key.
+	empty() runningSoftmax
+	// order lays keys or values (B, Sk, Hkv, D) out as fold reads them. Laid out, they may be passed
+	// on to other devices.
+	order(keys spmd.Local) spmd.Local
+	// fold folds keys and values, as order has them, into a state. Bias and mask are (B|1, H|1, 1, Sk)
+	// or nil. Keys from valid on, an i32 scalar, are padding; nil for none.
+	fold(s runningSoftmax, k, v spmd.Local, bias, mask, valid *spmd.Local) runningSoftmax
+	// joined is the state of all devices along axes together, of which each has folded keys of its own.
+	joined(s runningSoftmax, axes []string) runningSoftmax
+	// result is the attention (B, Sq, H, D) of a state that all keys are in.
+	result(s runningSoftmax) spmd.Local
 }
 
 // localOperands has what one device computes with: q (B, Sq, H, D), k and v (B, Sk, Hkv, D).
@@ -126,6 +145,7 @@ type call struct {
 	batch, queries, keys int // padding included
 	heads, kvHeads       int
 	headDim              int
+	ring                 int // devices that pass keys on; 1 where each has all keys
 	o                    Options
 }
 
@@ -137,16 +157,33 @@ func newCall(b *spmd.Builder, q, k program.Type, computed sharding.Spec, o Optio
 	if err != nil {
 		b.Fail(err)
 	}
+	ring := parts(1)
+	if !slices.ContainsFunc(computed.Dim(1), func(axis string) bool { return axis == mesh.Ring }) {
+		ring = 1
+	}
 	return call{
-		chip: b.Target().Chip, host: b.Target().HostKernels, dtype: q.DType, o: o,
-		batch: q.Shape[0] / parts(0), queries: q.Shape[1] / parts(1), keys: k.Shape[1],
+		chip: b.Target().Chip, host: b.Target().HostKernels, dtype: q.DType, o: o, ring: ring,
+		batch: q.Shape[0] / parts(0), queries: (q.Shape[1] + parts(1) - 1) / parts(1), keys: k.Shape[1],
 		heads: q.Shape[2] / parts(2), kvHeads: k.Shape[2] * copies / parts(2), headDim: q.Shape[3],
 	}
 }
 
 func (c call) String() string {
-	return fmt.Sprintf("attention of %v, %d x %d queries and %d keys, %d heads of q and %d of k, head dim %d",
+	text := fmt.Sprintf("attention of %v, %d x %d queries and %d keys, %d heads of q and %d of k, head dim %d",
 		c.dtype, c.batch, c.queries, c.keys, c.heads, c.kvHeads, c.headDim)
+	if c.ring > 1 {
+		text += fmt.Sprintf(", keys passed along a ring of %d", c.ring)
+	}
+	return text
+}
+
+// planCall is a form's plan for a call, where the form hands on its state if the call needs that.
+func planCall(f form, c call) (formPlan, error) {
+	p, err := f.plan(c)
+	if err == nil && c.ring > 1 && !p.handsOnState {
+		err = fmt.Errorf("it cannot hand on its running softmax along a ring")
+	}
+	return p, err
 }
 
 // chooseForm takes the form that the target asks for, or the first that takes the call, and
@@ -164,7 +201,7 @@ func chooseForm(b *spmd.Builder, q, k program.Type, computed sharding.Spec, o Op
 		if asked != "" && asked != Auto && !byName {
 			continue
 		}
-		p, err := f.plan(c)
+		p, err := planCall(f, c)
 		if err == nil {
 			b.Chose(program.Choice{Of: c.String(), Taken: f.name(), Why: reasonFor(p, byName, against)})
 			return p

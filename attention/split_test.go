@@ -77,6 +77,7 @@ type jointCall struct {
 
 	heads, kvHeads []string // axes of both streams' heads
 	textTokens     []string
+	videoTokens    []string // sp where nothing is said
 }
 
 func (j jointCall) define(b *spmd.Builder) {
@@ -91,7 +92,11 @@ func (j jointCall) define(b *spmd.Builder) {
 		x := b.Input("bias", dtype.F32, j.bias.Shape, sharding.Whole(4))
 		o.Bias = &x
 	}
-	text, video := stream("t", j.text, j.textTokens), stream("v", j.video, sp)
+	tokens := j.videoTokens
+	if tokens == nil {
+		tokens = sp
+	}
+	text, video := stream("t", j.text, j.textTokens), stream("v", j.video, tokens)
 	to, vo := attention.Joint(b, text, video, j.tokens, j.textFirst, o)
 	b.Output("text", to, "")
 	b.Output("video", vo, "")

@@ -9,7 +9,8 @@ import (
 )
 
 // headAxes returns the axes that split the heads where the attention is computed: those that
-// split them now, and behind them those that split the tokens, which Ulysses moves to the heads.
+// split them now, and behind them those that split the tokens and are no ring, which Ulysses moves
+// to the heads.
 func headAxes(b *spmd.Builder, p Parts) []string {
 	tokens := p.K.Spec.Dim(1)
 	if len(tokens) == 0 {
@@ -18,7 +19,11 @@ func headAxes(b *spmd.Builder, p Parts) []string {
 	if !slices.Equal(p.Q.Spec.Dim(1), tokens) {
 		b.Fail(fault.New(ErrOperands, nil, "query tokens are split over %v and key tokens over %v; both or neither", p.Q.Spec.Dim(1), tokens))
 	}
-	m := b.Mesh()
+	m, ring := b.Mesh(), ringAxes(p)
+	if !slices.Equal(tokens[:len(ring)], ring) {
+		b.Fail(fault.New(ErrOperands, nil, "tokens are split over %v: the axis of a ring is the first, so that the others gather neighbours", tokens))
+	}
+	tokens = tokens[len(ring):]
 	if err := sharding.CheckHeads(p.Q.Dim(2), m.Parts(p.Q.Spec.Dim(2)), m.Parts(tokens)); err != nil {
 		b.Fail(err)
 	}
@@ -81,10 +86,11 @@ func (m tokenMover) reshard(x spmd.Tensor, spec sharding.Spec, why string) spmd.
 }
 
 // splitHeads moves the operands from split tokens to heads split over the axes, by one
-// all-to-all each (Ulysses).
+// all-to-all each (Ulysses). Along a ring the tokens stay split.
 func (m tokenMover) splitHeads(p Parts, axes []string) Parts {
+	ring := ringAxes(p)
 	move := func(x spmd.Tensor, why string) spmd.Tensor {
-		return m.reshard(x, x.Spec.WithDim(1).WithDim(2, axes...), why)
+		return m.reshard(x, x.Spec.WithDim(1, ring...).WithDim(2, axes...), why)
 	}
 	p.Q = move(p.Q, "ulysses: query tokens to heads")
 	p.K = move(copyKeyHeads(m.b, p.K, p.Q), "ulysses: key tokens to heads")

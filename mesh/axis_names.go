@@ -1,5 +1,7 @@
 package mesh
 
+import "slices"
+
 // The names of the axes that weft's models split over. Any other name is legal as well:
 // a rule may use it, and no model does.
 const (
@@ -16,6 +18,13 @@ const (
 	// SP is sequence parallel, also called context parallel: each device along it has
 	// some of the tokens.
 	SP = "sp"
+	// Ring splits the tokens too. Along it the keys travel: each device attends with its own
+	// queries to the keys of one device after another, so that no heads have to divide. With a
+	// ring, SP is written as Ulysses. A mesh without a ring has no axis of this name, and specs
+	// may name it all the same.
+	Ring = "ring"
+	// Ulysses is SP's other name: all-to-alls move the tokens that it splits to the heads.
+	Ulysses = "ulysses"
 	// PP is pipeline parallel: each device along it has some of the layers.
 	PP = "pp"
 )
@@ -23,22 +32,27 @@ const (
 // axisOrder lists the axes that weft knows, outermost first. The axis with the most
 // traffic a step is innermost, because neighbouring devices are innermost.
 var axisOrder = []struct {
-	name  string
-	alias string // another spelling, which Parse takes as well
-	added bool   // Standard adds the axis where it is missing
+	name    string
+	aliases []string // other spellings, which Parse takes as well
+	added   bool     // Standard adds the axis where it is missing
 }{
-	{name: PP, alias: "pipeline"},
-	{name: DP, alias: "data", added: true},
+	{name: PP, aliases: []string{"pipeline"}},
+	{name: DP, aliases: []string{"data"}, added: true},
 	{name: FSDP},
-	{name: TP, alias: "model", added: true},
-	{name: SP, alias: "context", added: true},
+	{name: TP, aliases: []string{"model"}, added: true},
+	{name: Ring},
+	{name: SP, aliases: []string{"context", Ulysses}, added: true},
 }
 
+// IsOptional reports whether specs may name an axis that a mesh does not have. It then counts as
+// one of size 1.
+func IsOptional(axis string) bool { return axis == Ring }
+
 // Canonical returns the one spelling of an axis that weft prints: data is dp, model is
-// tp, context is sp, and pipeline is pp. Every other name stays as it is.
+// tp, context and ulysses are sp, and pipeline is pp. Every other name stays as it is.
 func Canonical(name string) string {
 	for _, a := range axisOrder {
-		if name != "" && name == a.alias {
+		if slices.Contains(a.aliases, name) {
 			return a.name
 		}
 	}
@@ -46,7 +60,7 @@ func Canonical(name string) string {
 }
 
 // Standard puts the axes that weft knows in their order, outermost first: pp, dp, fsdp,
-// tp, sp. It adds those of dp, tp and sp that are missing, with size 1, and keeps the
+// tp, ring, sp. It adds those of dp, tp and sp that are missing, with size 1, and keeps the
 // other axes behind them in the order given.
 func Standard(axes []Axis) []Axis {
 	var out, others []Axis

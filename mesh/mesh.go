@@ -250,10 +250,15 @@ func (m *Mesh) Sub(axis string, index int) (*Mesh, error) {
 // the order of the devices.
 func (m *Mesh) String() string { return FormatAxes(m.axes) }
 
-// FormatAxes writes axes as Parse reads them: "dp=1,tp=4,sp=1".
+// FormatAxes writes axes as Parse reads them: "dp=1,tp=4,sp=1". Beside a ring, sp is written as
+// ulysses: "dp=1,tp=1,ring=2,ulysses=4".
 func FormatAxes(axes []Axis) string {
 	parts := make([]string, len(axes))
+	ring := slices.ContainsFunc(axes, func(a Axis) bool { return a.Name == Ring && a.Size > 1 })
 	for i, a := range axes {
+		if ring && a.Name == SP {
+			a.Name = Ulysses
+		}
 		parts[i] = fmt.Sprintf("%s=%d", a.Name, a.Size)
 	}
 	return strings.Join(parts, ",")

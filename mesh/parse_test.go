@@ -92,6 +92,11 @@ func TestStandard(t *testing.T) {
 		"":                               "dp=1,tp=1,sp=1",
 		"tp=4":                           "dp=1,tp=4,sp=1",
 		"sp=2,tp=4":                      "dp=1,tp=4,sp=2",
+		"ulysses=2,tp=4":                 "dp=1,tp=4,sp=2",
+		"ulysses=4,ring=2":               "dp=1,tp=1,ring=2,ulysses=4",
+		"ring=3,sp=4":                    "dp=1,tp=1,ring=3,ulysses=4",
+		"ring=2":                         "dp=1,tp=1,ring=2,ulysses=1",
+		"ring=1,ulysses=4":               "dp=1,tp=1,ring=1,sp=4",
 		"x=3,fsdp=2,pipeline=2":          "pp=2,dp=1,fsdp=2,tp=1,sp=1,x=3",
 		"sp=1,tp=2,fsdp=3,dp=4,pp=5,q=6": "pp=5,dp=4,fsdp=3,tp=2,sp=1,q=6",
 	} {

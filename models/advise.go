@@ -9,6 +9,7 @@ import (
 	"weft/fault"
 	"weft/internal/numbers"
 	"weft/mesh"
+	"weft/sharding"
 	"weft/strategy"
 )
 
@@ -105,10 +106,19 @@ func WithoutChoices(err error) error {
 	list := slices.Clone(fault.Violations(err))
 	for i, v := range list {
 		if e, c := choicesOf(v); e != nil {
-			list[i] = e.WithChoices(c.WithLegal([]int{}))
+			list[i] = e.WithChoices(withoutRing(c).WithLegal([]int{}))
 		}
 	}
 	return fault.Join(list...)
+}
+
+// withoutRing removes the axes of a ring from the choices of heads that do not divide.
+func withoutRing(c fault.Choices) fault.Choices {
+	if heads, is := c.(sharding.HeadsNotDivisible); is {
+		heads.Ring = ""
+		return heads
+	}
+	return c
 }
 
 // choicesOf returns a violation and the numbers that it suggests, or nil where it

@@ -116,9 +116,57 @@ func CheckDim(on *mesh.Mesh, k *fault.Kind, what string, size int, dim strategy.
 	return nil
 }
 
-// CheckHeads reports heads that cannot be shared out over the axes of heads and of tokens.
+// CheckHeads reports heads that cannot be shared out over the axes of heads, and over those of tokens
+// but a ring, and names the ring that splits the tokens over as many devices.
 func CheckHeads(on *mesh.Mesh, heads int) error {
-	return sharding.CheckHeads(heads, on.Size(strategy.Axes(strategy.Heads)...), on.Size(strategy.Axes(strategy.Tokens)...))
+	tp, sp := HeadParts(on)
+	err := sharding.CheckHeads(heads, tp, sp)
+	if e, c := choicesOf(err); e != nil {
+		if f, is := c.(sharding.HeadsNotDivisible); is {
+			f.Ring = ringFor(heads, tp, sp)
+			return e.WithChoices(f)
+		}
+	}
+	return err
+}
+
+// ringFor gives the axes that split tokens over sp devices with the longest Ulysses that the heads
+// allow: "ulysses=4,ring=2". It is "" where tp alone does not divide the heads.
+func ringFor(heads, tp, sp int) string {
+	if tp < 1 || sp < 1 || heads < 1 || heads%tp != 0 {
+		return ""
+	}
+	ulysses := heads / tp
+	for n := sp; n != 0; {
+		ulysses, n = n, ulysses%n
+	}
+	return fmt.Sprintf("%s=%d,%s=%d", mesh.Ulysses, ulysses, mesh.Ring, sp/ulysses)
+}
+
+// HeadParts returns over how many devices the heads of an attention are shared out: over how many of
+// the axes of heads, and over how many of those of tokens that move to the heads.
+func HeadParts(on *mesh.Mesh) (heads, tokens int) {
+	heads = on.Size(strategy.Axes(strategy.Heads)...)
+	return heads, on.Size(strategy.AxesOfHeads()...) / heads
+}
+
+// CheckNoRing completes what the checks of a model have found whose attention counts places, or for
+// another reason is not passed on along a ring: it refuses one, and no error advises one.
+func CheckNoRing(on *mesh.Mesh, model string, found error) error {
+	var l fault.List
+	for _, v := range fault.Violations(found) {
+		if e, c := choicesOf(v); e != nil {
+			v = e.WithChoices(withoutRing(c))
+		}
+		l.Add(v)
+	}
+	if n := on.Size(mesh.Ring); n > 1 {
+		l.Add(fault.New(ErrAxis, struct {
+			Axis  string   `json:"axis"`
+			Known []string `json:"known"`
+		}{mesh.Ring, Axes}, "axis ring=%d: the attention of %s is causal or has a bias by distance, which a ring does not pass on; split its tokens over sp", n, model))
+	}
+	return l.Err()
 }
 
 // CheckAxes reports mesh axes that no model uses.

@@ -135,7 +135,7 @@ func parseFigure(name string) (figure, error) {
 // isAxis reports whether a name is of an axis, or of several with + between.
 func isAxis(name string) bool {
 	for _, a := range strings.Split(name, "+") {
-		if !slices.Contains([]string{mesh.DP, mesh.FSDP, mesh.TP, mesh.SP, mesh.PP}, a) {
+		if !slices.Contains([]string{mesh.DP, mesh.FSDP, mesh.TP, mesh.Ring, mesh.SP, mesh.PP}, a) {
 			return false
 		}
 	}

@@ -3,29 +3,32 @@ package plan
 import (
 	"slices"
 
+	"weft/fault"
 	"weft/graph"
 	"weft/internal/numbers"
 	"weft/mesh"
+	"weft/sharding"
 	"weft/topology"
 )
 
 // split is one way to divide a slice's devices over the axes.
 type split struct {
 	pp, dp, fsdp, tp, sp int
+	ring                 int         // devices along the ring, inside which sp is Ulysses; 0 stands for 1
 	other                []mesh.Axis // a given mesh's axes that are none of these
 	shardedOver          []string    // axes among dp and sp over which the weights are sharded too
 	offload              graph.Offload
 }
 
 func (s split) countDevices() int {
-	n := s.pp * s.dp * s.fsdp * s.tp * s.sp
+	n := s.pp * s.dp * s.fsdp * s.tp * max(1, s.ring) * s.sp
 	for _, a := range s.other {
 		n *= a.Size
 	}
 	return n
 }
 
-// axesOf lists the mesh's axes, outermost first; pp and fsdp only where they are above 1.
+// axesOf lists the mesh's axes, outermost first; pp, fsdp and ring only where they are above 1.
 func axesOf(s split) []mesh.Axis {
 	axes := slices.Clone(s.other)
 	if s.pp > 1 {
@@ -35,7 +38,11 @@ func axesOf(s split) []mesh.Axis {
 	if s.fsdp > 1 {
 		axes = append(axes, mesh.Axis{Name: mesh.FSDP, Size: s.fsdp})
 	}
-	return append(axes, mesh.Axis{Name: mesh.TP, Size: s.tp}, mesh.Axis{Name: mesh.SP, Size: s.sp})
+	axes = append(axes, mesh.Axis{Name: mesh.TP, Size: s.tp})
+	if s.ring > 1 {
+		axes = append(axes, mesh.Axis{Name: mesh.Ring, Size: s.ring})
+	}
+	return append(axes, mesh.Axis{Name: mesh.SP, Size: s.sp})
 }
 
 // meshText writes the split's mesh as the command line has it.
@@ -76,6 +83,28 @@ func (s *search) withShares(sp split) []split {
 	return []split{sp, shared}
 }
 
+// withRing gives the split as it is, and where its tokens are split over more devices than share out the
+// heads, the split with a ring over the same devices too. A ring that nothing asks for is not listed: it
+// moves keys as often as it has devices, and Ulysses once.
+func (s *search) withRing(sp split) []split {
+	local, err := mesh.Local(axesOf(sp)...)
+	if err != nil || sp.sp == 1 {
+		return []split{sp}
+	}
+	refused := fault.Violations(s.m.Check(local, s.r))
+	if len(refused) != 1 { // a ring would be refused too
+		return []split{sp}
+	}
+	heads, is := fault.Fields[sharding.HeadsNotDivisible](refused[0])
+	axes, err := mesh.Parse(heads.Ring)
+	if !is || heads.Ring == "" || err != nil {
+		return []split{sp}
+	}
+	ring, part := sp, splitOf(axes)
+	ring.sp, ring.ring = part.sp, part.ring
+	return []split{sp, ring}
+}
+
 // splitOf gives the split that a mesh's axes make.
 func splitOf(axes []mesh.Axis) split {
 	sp := split{pp: 1, dp: 1, fsdp: 1, tp: 1, sp: 1}
@@ -89,6 +118,8 @@ func splitOf(axes []mesh.Axis) split {
 			sp.tp = a.Size
 		case mesh.SP:
 			sp.sp = a.Size
+		case mesh.Ring:
+			sp.ring = a.Size
 		case mesh.PP:
 			sp.pp = a.Size
 		default:
@@ -115,7 +146,9 @@ func (s *search) listSplits(on topology.Slice) ([]split, error) {
 		for _, dp := range numbers.Divisors(stage, stage) {
 			for _, fsdp := range numbers.Divisors(stage/dp, stage) {
 				for _, tp := range numbers.Divisors(stage/dp/fsdp, stage) {
-					out = append(out, s.withShares(split{pp: pp, dp: dp, fsdp: fsdp, tp: tp, sp: stage / dp / fsdp / tp})...)
+					for _, sp := range s.withRing(split{pp: pp, dp: dp, fsdp: fsdp, tp: tp, sp: stage / dp / fsdp / tp}) {
+						out = append(out, s.withShares(sp)...)
+					}
 				}
 			}
 		}

@@ -2,6 +2,7 @@ package sharding
 
 import (
 	"fmt"
+	"strings"
 
 	"weft/fault"
 	"weft/mesh"
@@ -111,6 +112,9 @@ type HeadsNotDivisible struct {
 	// Legal are sizes that work of Axis: sp at this tp, else tp at this sp, else tp*sp.
 	Legal []int  `json:"legal"`
 	Axis  string `json:"axis"`
+	// Ring splits the tokens over as many devices without sharing out so many heads:
+	// "ulysses=4,ring=2"; "" where nothing does, or the model takes no ring.
+	Ring string `json:"ring,omitempty"`
 }
 
 // Choice is the axis and its sizes.
@@ -124,16 +128,19 @@ func (f HeadsNotDivisible) WithLegal(legal []int) fault.Choices {
 
 // Advice names the sizes.
 func (f HeadsNotDivisible) Advice() string {
-	at := ""
+	at, ring := "", ""
+	if f.Ring != "" {
+		ring = fmt.Sprintf("; %s splits the tokens over as many devices", f.Ring)
+	}
 	switch {
 	case len(f.Legal) == 0 && f.Heads > 0:
-		return ""
+		return strings.TrimPrefix(ring, "; ")
 	case f.Axis == mesh.SP:
 		at = fmt.Sprintf(" at tp=%d", f.TP)
 	case f.Axis == mesh.TP && f.SP > 1:
 		at = fmt.Sprintf(" at sp=%d", f.SP)
 	}
-	return fmt.Sprintf("the %s that work%s: %s", f.Axis, at, joinNumbers(f.Legal))
+	return fmt.Sprintf("the %s that work%s: %s%s", f.Axis, at, joinNumbers(f.Legal), ring)
 }
 
 // KVHeadsMismatch are the fields of ErrKVHeads.

@@ -130,11 +130,23 @@ func (s Spec) dim(i int) []string {
 	return nil
 }
 
-// Canonical is the one form of a spec on a mesh: axes of size 1 left out, padded
-// with whole dims to rank. Axes that the mesh does not have stay, for Check to
-// report, and a spec that is longer than rank keeps its length.
+// OnMesh is s without the optional axes (mesh.IsOptional) that a mesh does not have, as it is shown to
+// people.
+func (s Spec) OnMesh(m *mesh.Mesh) Spec {
+	missing := func(axis string) bool { return mesh.IsOptional(axis) && !m.Has(axis) }
+	dims := make([][]string, len(s.dims))
+	for i, d := range s.dims {
+		dims[i] = dropAxes(d, missing)
+	}
+	s.dims, s.partial = dims, dropAxes(s.partial, missing)
+	return s
+}
+
+// Canonical is the one form of a spec on a mesh: axes of size 1 left out, and optional ones
+// (mesh.IsOptional) that the mesh does not have, padded with whole dims to rank. Other axes that the
+// mesh does not have stay, for Check to report, and a spec that is longer than rank keeps its length.
 func (s Spec) Canonical(m *mesh.Mesh, rank int) Spec {
-	none := func(axis string) bool { return m.Has(axis) && m.Size(axis) == 1 }
+	none := func(axis string) bool { return m.Size(axis) == 1 && (m.Has(axis) || mesh.IsOptional(axis)) }
 	s.partial = dropAxes(s.partial, none)
 	if len(s.dims) >= rank && !slices.ContainsFunc(s.dims, func(d []string) bool { return slices.ContainsFunc(d, none) }) {
 		return s

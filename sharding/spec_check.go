@@ -60,7 +60,7 @@ func (s Spec) checkAxes(list *fault.List, m *mesh.Mesh, tensor string) {
 			continue
 		}
 		seen = append(seen, axis)
-		if !m.Has(axis) {
+		if !m.Has(axis) && !mesh.IsOptional(axis) {
 			list.Add(unknownAxisError(m, axis, tensor))
 		}
 		if dims, partial := s.countUses(axis); len(dims)+partial > 1 {
@@ -77,7 +77,7 @@ func (s Spec) axesLegal(m *mesh.Mesh) bool {
 	seen := room[:0]
 	all := func(axes []string) bool {
 		for _, a := range axes {
-			if slices.Contains(seen, a) || !m.Has(a) {
+			if slices.Contains(seen, a) || !m.Has(a) && !mesh.IsOptional(a) {
 				return false
 			}
 			seen = append(seen, a)

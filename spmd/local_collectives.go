@@ -82,6 +82,23 @@ func (b *Builder) LPermute(x Local, pairs [][2]int, axes []string, reason string
 	return b.addInstr(program.Instr{Op: program.OpPermute, Args: idsOf(x), Pairs: pairs, Axes: append([]string{}, axes...), Reason: reason}, x.DType, x.Shape)
 }
 
+// LRotate sends x to the device that is one place further along axes, which are read as one axis with
+// the first as the major one, and from the last to the first.
+func (b *Builder) LRotate(x Local, axes []string, reason string) Local {
+	axes = b.realAxes(axes)
+	if len(axes) == 0 {
+		return x
+	}
+	var pairs [][2]int
+	for _, g := range b.groupsOf(axes) {
+		for i, from := range g {
+			pairs = append(pairs, [2]int{from, g[(i+1)%len(g)]})
+		}
+	}
+	slices.SortFunc(pairs, func(p, q [2]int) int { return p[0] - q[0] })
+	return b.LPermute(x, pairs, axes, reason)
+}
+
 // groupsOf is the mesh's groups along axes. They are made once for each set of axes,
 // and the program's collectives share the lists.
 func (b *Builder) groupsOf(axes []string) [][]int {

@@ -34,7 +34,7 @@ const (
 var dimAxes = map[DimName][]string{
 	None:    nil,
 	Batch:   {mesh.DP},
-	Tokens:  {mesh.SP},
+	Tokens:  {mesh.Ring, mesh.SP}, // the ring is major, so that what Ulysses gathers are neighbours
 	Heads:   {mesh.TP},
 	FFN:     {mesh.TP},
 	Vocab:   {mesh.TP},
@@ -62,6 +62,12 @@ func Axes(dims ...DimName) []string {
 		}
 	}
 	return axes
+}
+
+// AxesOfHeads returns the axes over which the heads of an attention are split while it is computed:
+// their own, and those of the tokens that Ulysses moves to them. Along a ring the heads stay.
+func AxesOfHeads() []string {
+	return slices.DeleteFunc(Axes(Heads, Tokens), func(axis string) bool { return axis == mesh.Ring })
 }
 
 // Axis returns the axis over which dims of a name are split, for callers that take one axis

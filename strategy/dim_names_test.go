@@ -16,7 +16,7 @@ func TestAxesOfDims(t *testing.T) {
 		want string
 	}{
 		{nil, "[]"}, {[]strategy.DimName{strategy.None}, "[]"},
-		{[]strategy.DimName{strategy.Tokens, strategy.Heads}, "[sp tp]"},
+		{[]strategy.DimName{strategy.Tokens, strategy.Heads}, "[ring sp tp]"},
 		{[]strategy.DimName{strategy.Heads, strategy.FFN, strategy.Vocab, strategy.Width}, "[tp]"},
 		{[]strategy.DimName{strategy.Batch, strategy.AtRest, strategy.Layers}, "[dp fsdp pp]"},
 	} {
@@ -27,7 +27,7 @@ func TestAxesOfDims(t *testing.T) {
 	// What a caller does with the result changes no other's.
 	axes := strategy.Axes(strategy.Tokens)
 	axes[0] = "x"
-	if got := strategy.Axes(strategy.Tokens); !slices.Equal(got, []string{mesh.SP}) {
+	if got := strategy.Axes(strategy.Tokens); !slices.Equal(got, []string{mesh.Ring, mesh.SP}) {
 		t.Errorf("the table changed to %v", got)
 	}
 }
@@ -35,7 +35,7 @@ func TestAxesOfDims(t *testing.T) {
 func TestSpecOfDims(t *testing.T) {
 	for want, got := range map[string]sharding.Spec{
 		"[]":           strategy.SpecOf(),
-		"[dp,sp]":      strategy.SpecOf(strategy.Batch, strategy.Tokens),
+		"[dp,ring+sp]": strategy.SpecOf(strategy.Batch, strategy.Tokens),
 		"[dp,-,tp]":    strategy.SpecOf(strategy.Batch, strategy.None, strategy.Heads),
 		"[dp,-,sp,tp]": strategy.SpecOf(strategy.Batch, strategy.None, strategy.Rows, strategy.Columns),
 		"[tp]":         strategy.ColumnParallel(strategy.FFN),

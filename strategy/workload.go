@@ -60,6 +60,7 @@ func (d Degrees) CheckWorkload(w Workload) error {
 	if w.SequenceParallel {
 		tokens = Axes(Tokens, FFN)
 	}
+	tokens = slices.DeleteFunc(tokens, func(axis string) bool { return !slices.Contains(degreeNames[:], axis) })
 	checkDivides(&list, "sequence", w.Seq, d.over(tokens), tokens)
 	if pp := d.over(Axes(Layers)); w.Layers > 0 && w.Layers < pp {
 		list.Add(emptyStage(w.Layers, pp))

@@ -38,8 +38,8 @@ func (a *app) planCommand() *cobra.Command {
 		Use:   "plan --model NAME|DIR --size WxH --frames N --on SLICE|all",
 		Short: "Will it fit, and which split is best: without the hardware",
 		Long: `plan goes over every split of a slice's devices over dp, fsdp, tp and sp, over pp
-where one host has them all, and over keeping weights in shares along dp and sp,
-and says of each what a device holds, what its collectives move, and about how
+where one host has them all, over a ring where the heads do not divide over sp
+(ulysses=4,ring=2), and over keeping weights in shares along dp and sp, and says of each what a device holds, what its collectives move, and about how
 long a step takes; best first. It reads no weights and needs no hardware: the
 figures are those of the programs that run.
 

@@ -139,11 +139,11 @@ func (f *requestFlags) addTiles(c *cobra.Command, does string) {
 // hardware that --on names, and one device where it names none.
 func (f *requestFlags) addMesh(c *cobra.Command, help string) {
 	f.add(c, "mesh", request.Auto, help)
-	completeFlag(c, "mesh", request.Auto, "dp=1,tp=1,sp=1", "tp=2", "sp=2", "tp=4", "sp=4", "tp=2,sp=2", "tp=8")
+	completeFlag(c, "mesh", request.Auto, "dp=1,tp=1,sp=1", "tp=2", "sp=2", "tp=4", "sp=4", "tp=2,sp=2", "ulysses=2,ring=2", "tp=8")
 }
 
 // oneDevice is the help of --mesh for commands that run on this machine.
-const oneDevice = "how devices are arranged: dp=1,tp=4,sp=1; auto is one device"
+const oneDevice = "how devices are arranged: dp=1,tp=4,sp=1, or ulysses=4,ring=2 in place of sp=8 where heads do not divide; auto is one device"
 
 // addCFG adds --cfg, which every command that plans or runs the passes of a step has.
 func (f *requestFlags) addCFG(c *cobra.Command) {

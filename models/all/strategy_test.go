@@ -58,7 +58,7 @@ func TestRulesSplitAsTensorParallelismSays(t *testing.T) {
 
 // Models check meshes by the axes that their dims' names have.
 func TestAxesAreThoseOfNames(t *testing.T) {
-	if want := []string{mesh.PP, mesh.DP, mesh.FSDP, mesh.TP, mesh.SP}; !slices.Equal(models.Axes, want) {
+	if want := []string{mesh.PP, mesh.DP, mesh.FSDP, mesh.TP, mesh.Ring, mesh.SP}; !slices.Equal(models.Axes, want) {
 		t.Errorf("models split over %v, want %v", models.Axes, want)
 	}
 }

@@ -14,7 +14,11 @@ import (
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
 	var l fault.List
-	l.Add(models.CheckTransformer(on, m.name, m.c.Heads, "ffn_dim", m.c.FFNDim))
+	err := models.CheckTransformer(on, m.name, m.c.Heads, "ffn_dim", m.c.FFNDim)
+	if m.c.Tower == text {
+		err = models.CheckNoRing(on, m.name, err)
+	}
+	l.Add(err)
 	if m.c.Projector > 0 {
 		l.Add(models.CheckFFN(on, "projector_dim", m.c.Projector))
 	}

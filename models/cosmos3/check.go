@@ -5,7 +5,6 @@ import (
 	"weft/mesh"
 	"weft/models"
 	"weft/sharding"
-	"weft/strategy"
 )
 
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the
@@ -13,9 +12,9 @@ import (
 // or be a multiple of them, and so must tp, over which their weights are sharded.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
 	var l fault.List
-	tp, sp := on.Size(strategy.Axes(strategy.Heads)...), on.Size(strategy.Axes(strategy.Tokens)...)
+	tp, sp := models.HeadParts(on)
 	l.Add(models.CheckAxes(on, m.name))
-	err := sharding.CheckHeads(m.c.Heads, tp, sp)
+	err := models.CheckHeads(on, m.c.Heads)
 	if l.Add(err); err == nil {
 		if _, _, err = sharding.KVHeads(m.c.Heads, m.c.KVHeads, tp); err == nil {
 			_, _, err = sharding.KVHeads(m.c.Heads, m.c.KVHeads, tp*sp)

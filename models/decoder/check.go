@@ -8,7 +8,6 @@ import (
 	"weft/models"
 	"weft/models/step"
 	"weft/sharding"
-	"weft/strategy"
 	"weft/tensor"
 )
 
@@ -30,7 +29,7 @@ func (m *Model) defaultText() int {
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
 	var l fault.List
-	tp, sp := on.Size(strategy.Axes(strategy.Heads)...), on.Size(strategy.Axes(strategy.Tokens)...)
+	tp, sp := models.HeadParts(on)
 	l.Add(models.CheckAxes(on, m.name))
 	if err := sharding.CheckHeads(m.c.Heads, tp, sp); err != nil {
 		l.Add(err)
@@ -42,7 +41,7 @@ func (m *Model) CheckSplit(on *mesh.Mesh) error {
 		}
 	}
 	l.Add(models.CheckFFN(on, "intermediate_size", m.c.FFNDim))
-	return l.Err()
+	return models.CheckNoRing(on, m.name, l.Err())
 }
 
 // Check reports every reason why a mesh cannot run a request.

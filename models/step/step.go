@@ -149,12 +149,16 @@ func (s *Step) Padded(what string, n, padded int) {
 
 // Input declares a value that the host provides.
 func (s *Step) Input(in graph.Input) {
+	in.Spec = in.Spec.OnMesh(s.Mesh)
 	s.Graph.Inputs = append(s.Graph.Inputs, in)
 	s.values[in.Name] = Value{DType: in.DType, Shape: in.Shape, Spec: in.Spec}
 }
 
 // Value declares a value that calls pass to each other.
-func (s *Step) Value(name string, v Value) { s.values[name] = v }
+func (s *Step) Value(name string, v Value) {
+	v.Spec = v.Spec.OnMesh(s.Mesh)
+	s.values[name] = v
+}
 
 // ValueOf is the value that was declared under a name.
 func (s *Step) ValueOf(name string) Value { return s.values[name] }

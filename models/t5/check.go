@@ -11,7 +11,7 @@ const defaultText = 512
 
 // CheckSplit reports every reason why a mesh cannot hold the model, whatever the request.
 func (m *Model) CheckSplit(on *mesh.Mesh) error {
-	return models.CheckTransformer(on, m.name, m.c.Heads, "dim_ffn", m.c.DimFFN)
+	return models.CheckNoRing(on, m.name, models.CheckTransformer(on, m.name, m.c.Heads, "dim_ffn", m.c.DimFFN))
 }
 
 // Check reports every reason why a mesh cannot run a request.
