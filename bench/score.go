@@ -15,6 +15,7 @@ import (
 	"weft/aot"
 	"weft/fault"
 	"weft/models"
+	"weft/phases"
 	"weft/plan"
 	"weft/request"
 )
@@ -75,6 +76,8 @@ func scoredAOT() []scored {
 // bytesScore is a configuration's memory by plan and by the compiler, of one device.
 type bytesScore struct {
 	scored
+	// Programs tells the step's programs apart from those of other versions of weft.
+	Programs       string  `json:"programs"`
 	Compiler       string  `json:"compiler"`
 	CompileSeconds float64 `json:"compile_seconds"`
 	WeightBytes    int64   `json:"weight_bytes"`
@@ -96,16 +99,19 @@ type planScore struct {
 	Hardware hardware     `json:"hardware"`
 	AOT      []bytesScore `json:"aot"`
 	Phases   []phaseScore `json:"phases"`
-	Peer     peerScore    `json:"peer"`
-	Videos   []videoScore `json:"videos"`
+	// NotCompiled lists the phases' runs that plan counts and nothing has compiled.
+	NotCompiled []string     `json:"not_compiled"`
+	Peer        peerScore    `json:"peer"`
+	Videos      []videoScore `json:"videos"`
 }
 
 // score holds plan against the TPU compiler, and plan --as vidax against what
 // vidax measured.
 func score(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("score", flag.ExitOnError)
-	reuse := fs.String("reuse", "", "take the compiler's figures of an earlier score's `FILE`.json for the configurations it has; plan's are always made anew")
+	reuse := fs.String("reuse", "", "take the compiler's figures of an earlier score's `FILE`.json for the programs that are still the same; plan's are always made anew")
 	limit := fs.Int("limit", len(scoredAOT()), "compile no more than `N` configurations; 0 compiles nothing, phases neither")
+	named := fs.String("phases", strings.Join(phases.Names(), ","), "which phases of them, by commas")
 	only := fs.String("only", "", "compile phases only of videos whose model and slice have this `TEXT`")
 	parts := fs.String("parts", strings.Join(scoreParts, ","), "what is scored, by commas; the rest is as --reuse has it")
 	out := fs.String("out", filepath.Join("bench", "results"), "where the report goes")
@@ -124,7 +130,7 @@ func score(ctx context.Context, args []string) error {
 			return fmt.Errorf("%s: %w", *reuse, err)
 		}
 	}
-	s.AOT, s.Phases, s.Peer, s.Videos = before.AOT, before.Phases, before.Peer, before.Videos
+	s.AOT, s.Phases, s.NotCompiled, s.Peer, s.Videos = before.AOT, before.Phases, before.NotCompiled, before.Peer, before.Videos
 	save := func() error { return s.save(*out) } // a compilation is long; what is done stays
 	for _, part := range split(*parts) {
 		var err error
@@ -132,7 +138,10 @@ func score(ctx context.Context, args []string) error {
 		case "steps":
 			err = s.scoreSteps(ctx, *limit, save)
 		case "phases":
-			err = s.scorePhases(ctx, *only, *limit, save)
+			if *limit == 0 {
+				*named = ""
+			}
+			err = s.scorePhases(ctx, *only, split(*named), save)
 		case "peer":
 			s.Peer, err = scorePeer()
 		case "videos":
@@ -159,7 +168,14 @@ func (s *planScore) scoreSteps(ctx context.Context, limit int, save func() error
 	s.AOT = nil
 	for _, c := range scoredAOT() {
 		b := bytesScore{scored: c}
-		i := slices.IndexFunc(before, func(b bytesScore) bool { return b.scored == c })
+		m, r, err := b.options()
+		if err != nil {
+			return err
+		}
+		if b.Programs, err = digestStep(m, r); err != nil {
+			return fmt.Errorf("%v: %w", c, err)
+		}
+		i := slices.IndexFunc(before, func(old bytesScore) bool { return old.scored == c && old.Programs == b.Programs })
 		switch {
 		case i >= 0:
 			b = before[i]
@@ -286,10 +302,14 @@ func (s planScore) markdown() string {
 				total, rest = append(total, r.total()), append(rest, r.rest())
 			}
 		}
+		if len(total) == 0 {
+			continue
+		}
 		tm, tw := middle(total)
 		rm, rw := middle(rest)
 		say("- %s, %d configurations: total median %.1f %%, worst %.1f %%; without weights median %.1f %%, worst %.1f %%", part.name, len(total), 100*tm, 100*tw, 100*rm, 100*rw)
 	}
+	say("- %d of %d configurations are compiled with the programs of this date", len(s.AOT), len(scoredAOT()))
 	say("\n| model | size | frames | slice | mesh | | compiled, GB | planned, GB | error | without weights | planned | error |\n|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, r := range s.AOT {
 		var marks []string

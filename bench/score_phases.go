@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	"weft/aot"
+	"weft/mesh"
 	"weft/models"
+	"weft/phases"
 	"weft/plan"
 	"weft/request"
 )
@@ -45,7 +47,9 @@ type phaseScore struct {
 	DType string `json:"dtype"`
 	Mesh  string `json:"mesh"`
 	// Tile is the number of the run among those of its model in the phase: tiles of several sizes.
-	Tile           int     `json:"tile,omitzero"`
+	Tile int `json:"tile,omitzero"`
+	// Programs tells the run's programs apart from those of other versions of weft.
+	Programs       string  `json:"programs"`
 	Compiler       string  `json:"compiler"`
 	CompileSeconds float64 `json:"compile_seconds"`
 	WeightBytes    int64   `json:"weight_bytes"`
@@ -85,10 +89,17 @@ func (v scoredVideo) plan(ctx context.Context) (models.Model, request.Request, p
 }
 
 // plannedPhases has a score for each run that the plan counts, without the compiler's figures.
-func plannedPhases(v scoredVideo, p plan.Plan) []phaseScore {
+func plannedPhases(v scoredVideo, m models.Model, asked request.Request, p plan.Plan) ([]phaseScore, error) {
+	runs, err := phases.Of(m, asked)
+	if err != nil {
+		return nil, err
+	}
 	var out []phaseScore
+	at := 0
 	for _, ph := range p.Phases {
 		for i, r := range ph.Runs {
+			run := runs[at]
+			at++
 			if r.Breakdown.Memory == nil {
 				continue
 			}
@@ -96,16 +107,26 @@ func plannedPhases(v scoredVideo, p plan.Plan) []phaseScore {
 			if r.Tiles > 0 {
 				s.Tile = i + 1
 			}
+			if run.Phase == phases.Denoise {
+				s.Programs, err = digestStep(m, asked)
+			} else if axes, e := mesh.Parse(r.Mesh); e != nil {
+				err = e
+			} else {
+				s.Programs, err = digestRun(run, asked, axes)
+			}
+			if err != nil {
+				return nil, err
+			}
 			out = append(out, s)
 		}
 	}
-	return out
+	return out, nil
 }
 
 // take fills in the compiler's figures of an earlier score of the same run.
 func (p *phaseScore) take(before []phaseScore) bool {
 	i := slices.IndexFunc(before, func(b phaseScore) bool {
-		return b.scoredVideo == p.scoredVideo && b.Phase == p.Phase && b.Runs == p.Runs && b.DType == p.DType && b.Mesh == p.Mesh && b.Tile == p.Tile
+		return b.scoredVideo == p.scoredVideo && b.Phase == p.Phase && b.Runs == p.Runs && b.DType == p.DType && b.Mesh == p.Mesh && b.Tile == p.Tile && b.Programs == p.Programs
 	})
 	if i < 0 {
 		return false
@@ -115,22 +136,23 @@ func (p *phaseScore) take(before []phaseScore) bool {
 	return true
 }
 
-// scoreVideo compiles the phases of a video, but for those that an earlier score has.
-func scoreVideo(ctx context.Context, v scoredVideo, before []phaseScore, compile bool) ([]phaseScore, error) {
+// scoreVideo compiles the named phases of a video, but for those that an earlier score has. A run
+// that nothing compiled has no compiled bytes.
+func scoreVideo(ctx context.Context, v scoredVideo, before []phaseScore, named []string) ([]phaseScore, error) {
 	m, r, p, err := v.plan(ctx)
 	if err != nil {
 		return nil, err
 	}
-	list := plannedPhases(v, p)
+	list, err := plannedPhases(v, m, r, p)
+	if err != nil {
+		return nil, err
+	}
 	missing := false
 	for i := range list {
-		missing = !list[i].take(before) || missing
+		missing = !list[i].take(before) && slices.Contains(named, list[i].Phase) || missing
 	}
 	if !missing {
 		return list, nil
-	}
-	if !compile {
-		return slices.DeleteFunc(list, func(s phaseScore) bool { return s.CompiledBytes == 0 }), nil
 	}
 	o := aot.Options{Request: r, Parallel: 1, Progress: func(program string, done, total int) {
 		fmt.Fprintf(os.Stderr, "%s %s: %s, %d of %d\n", v.Model, v.On, program, done, total)
@@ -140,7 +162,7 @@ func scoreVideo(ctx context.Context, v scoredVideo, before []phaseScore, compile
 		return nil, err
 	}
 	defer c.Close()
-	if err := c.CompilePhases(ctx, o); err != nil {
+	if err := c.CompilePhases(ctx, o, named...); err != nil {
 		return nil, err
 	}
 	for _, ph := range c.Report.Phases {
@@ -156,25 +178,32 @@ func scoreVideo(ctx context.Context, v scoredVideo, before []phaseScore, compile
 			s.CompiledBytes, s.CompiledAt = run.Bytes(), run.At
 		}
 	}
-	return slices.DeleteFunc(list, func(s phaseScore) bool { return s.CompiledBytes == 0 }), nil
+	return list, nil
 }
 
-// scorePhases scores every video, and compiles those whose model and slice have the text only and
-// of which the score lacks a phase.
-func (s *planScore) scorePhases(ctx context.Context, only string, limit int, save func() error) error {
+// scorePhases scores every video, and compiles the named phases of those whose model and slice have
+// the text only, where the score lacks one.
+func (s *planScore) scorePhases(ctx context.Context, only string, named []string, save func() error) error {
 	before := s.Phases
-	s.Phases = nil
+	s.Phases, s.NotCompiled = nil, nil
 	for _, v := range scoredVideos() {
-		compile := limit > 0 && strings.Contains(v.Model+" "+v.On, only)
+		compile := named
+		if !strings.Contains(v.Model+" "+v.On, only) {
+			compile = nil
+		}
 		list, err := scoreVideo(ctx, v, before, compile)
 		if err != nil {
 			return fmt.Errorf("%v: %w", v, err)
 		}
 		for _, p := range list {
+			if p.CompiledBytes == 0 {
+				s.NotCompiled = append(s.NotCompiled, fmt.Sprintf("%s of %s (%s, %s)", p.Phase, p.Runs, p.Model, p.On))
+				continue
+			}
+			s.Phases = append(s.Phases, p)
 			fmt.Fprintf(os.Stderr, "%s %s: %s of %s on %s: total %+.1f %%, without weights %+.1f %%\n", v.Model, v.On, p.Phase, p.Runs, p.Mesh, 100*p.total(), 100*p.rest())
 		}
-		s.Phases = append(s.Phases, list...)
-		if !compile {
+		if len(compile) == 0 {
 			continue
 		}
 		if err := save(); err != nil {
@@ -191,7 +220,7 @@ func (s planScore) markdownPhases(say func(string, ...any)) {
 	}
 	say("\n## Memory of every phase, beside libtpu's\n")
 	say("Every program of every phase of a video, compiled for two slices as `weft compile --phases` does, with the split that `weft plan` puts first. bf16, and f32")
-	say("for autoencoders; one video; nothing was looked at before but what stands in `plan`'s rules.\n")
+	say("for autoencoders; one video, at the size of a thumbnail, since libtpu takes many minutes for a program of convolutions on whole pictures.\n")
 	var names []string
 	for _, p := range s.Phases {
 		if !slices.Contains(names, p.Phase) {
@@ -208,6 +237,11 @@ func (s planScore) markdownPhases(say func(string, ...any)) {
 		tm, tw := middle(total)
 		rm, rw := middle(rest)
 		say("- %s, %d runs: total median %.1f %%, worst %.1f %%; without weights median %.1f %%, worst %.1f %%", name, len(total), 100*tm, 100*tw, 100*rm, 100*rw)
+	}
+	n := len(s.NotCompiled)
+	say("- %d of %d runs are compiled", len(s.Phases), len(s.Phases)+n)
+	if n > 0 {
+		say("\nNot compiled yet: %s.", strings.Join(s.NotCompiled, "; "))
 	}
 	say("\n| video of | size | frames | slice | phase | model | mesh | compiled, GB | planned, GB | error | without weights | planned | error |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 	gb := func(n int64) string { return fmt.Sprintf("%.2f", float64(n)/1e9) }

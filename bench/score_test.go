@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,28 +41,27 @@ func TestScorePageIsTheNewest(t *testing.T) {
 	}
 }
 
-// What the score has to have: all rows, all statements and every published video, and each
-// statement that was judged right or explained.
+// What the score has to have: all rows of the peer, all statements, each right or explained, and
+// every published video. Of what a compiler says, it says how much is there.
 func TestScoreIsWhole(t *testing.T) {
 	s := newestScore(t)
-	if len(s.AOT) != len(scoredAOT()) || len(s.Peer.Rows) != 32 || len(s.Videos) != len(publishedVideos) {
-		t.Errorf("%d configurations, %d rows, %d videos", len(s.AOT), len(s.Peer.Rows), len(s.Videos))
+	if len(s.Peer.Rows) != 32 || len(s.Videos) != len(publishedVideos) {
+		t.Errorf("%d rows, %d videos", len(s.Peer.Rows), len(s.Videos))
+	}
+	page := s.page()
+	for _, want := range []string{fmt.Sprintf("%d of %d configurations", len(s.AOT), len(scoredAOT())), fmt.Sprintf("%d of %d runs", len(s.Phases), len(s.Phases)+len(s.NotCompiled))} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
 	}
 	for _, st := range s.Peer.Statements {
 		if st.PlanFits != nil && st.Verdict != "right" && !strings.Contains(st.Verdict, ": ") {
 			t.Errorf("%s: %s, and nothing explains it", st.Text, st.Verdict)
 		}
 	}
-	families := map[string]bool{}
 	for _, p := range s.Phases {
-		families[p.Model] = true
 		if p.CompiledBytes <= 0 || p.PlannedBytes <= 0 {
 			t.Errorf("%s of %s: %+v", p.Phase, p.Model, p)
-		}
-	}
-	for _, v := range scoredVideos() {
-		if !families[v.Model] {
-			t.Errorf("no phase of %s", v.Model)
 		}
 	}
 }
@@ -86,7 +86,8 @@ func TestPairs(t *testing.T) {
 		return r
 	}
 	right, all, wrong := pairs([]peerRowScore{row("a", "1", 1, 2), row("a", "2", 2, 1), row("a", "3", 3, 3), row("b", "4", 1, 9), row("a", "5", 3, 1)})
-	if right != 3 || all != 5 || !slices.Equal(wrong, []string{"1 and 2", "1 and 5"}) {
+	// Alike predictions of different times are in no order.
+	if right != 2 || all != 5 || !slices.Equal(wrong, []string{"1 and 2", "1 and 5", "2 and 5"}) {
 		t.Errorf("%d of %d, wrong %q", right, all, wrong)
 	}
 }
