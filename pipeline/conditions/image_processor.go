@@ -24,9 +24,12 @@ func ReadImageProcessor(raw []byte) (p picture.VisionPreparation, notes []string
 		return p, nil, err
 	}
 	r.Metadata("processor_class", "_valid_processor_keys")
+	ofSigLIP := false
 	for _, key := range []string{"image_processor_type", "feature_extractor_type"} {
 		kind := r.String(key, "")
-		if !slices.Contains([]string{"", "CLIPImageProcessor", "CLIPImageProcessorPil", "CLIPFeatureExtractor", "SiglipImageProcessor", "SiglipImageProcessorPil"}, kind) {
+		known := slices.Contains([]string{"", "CLIPImageProcessor", "CLIPImageProcessorPil", "CLIPFeatureExtractor"}, kind)
+		isSigLIP := slices.Contains([]string{"SiglipImageProcessor", "SiglipImageProcessorPil"}, kind)
+		if ofSigLIP = ofSigLIP || isSigLIP; !known && !isSigLIP {
 			r.Unsupported("%s %q: %s is a CLIPImageProcessor or a SiglipImageProcessor, which resizes as Pillow does", key, kind, wanFolders)
 		}
 	}
@@ -41,13 +44,19 @@ func ReadImageProcessor(raw []byte) (p picture.VisionPreparation, notes []string
 		r.Unsupported("rescale_factor %v: %s takes bytes to numbers up to 1, by 1/255", x, wanFolders)
 	}
 	readVisionSize(r, &p)
+	if ofSigLIP && p.Crop {
+		r.Unsupported("size.shortest_edge with a SiglipImageProcessor: it resizes both edges, to height and width; a CLIPImageProcessor keeps the middle")
+	}
 	filter := r.Int("resample", 3, models.Bound{Least: 0, Most: 5, Why: "it is one of Pillow's filters"})
 	if p.Filter = pillowFilters[filter]; p.Filter == "" {
 		r.Unsupported("resample %d: 1 (Lanczos), 2 (bilinear) and 3 (bicubic) are run", filter)
 	}
-	clip := picture.DiffusersCLIP(p.Size)
-	p.Mean = readColours(r, "image_mean", clip.Mean, models.StatsSpan)
-	p.Deviation = readColours(r, "image_std", clip.Deviation, models.Positive)
+	usual := picture.DiffusersCLIP(p.Size)
+	if ofSigLIP {
+		usual = picture.SigLIP(p.Size)
+	}
+	p.Mean = readColours(r, "image_mean", usual.Mean, models.StatsSpan)
+	p.Deviation = readColours(r, "image_std", usual.Deviation, models.Positive)
 	notes, err = r.Finish()
 	return p, notes, err
 }

@@ -24,6 +24,7 @@ func TestImageProcessor(t *testing.T) {
 	stretched := picture.VisionPreparation{Size: 224, Filter: picture.Lanczos, Mean: [3]float32{0.5, 0.25, 0}, Deviation: [3]float32{0.5, 1, 2}}
 	for text, want := range map[string]picture.VisionPreparation{
 		`{"size":{"shortest_edge":224}}`: clip,
+		`{"size":{"height":384,"width":384},"image_processor_type":"SiglipImageProcessor","do_convert_rgb":null}`:                 picture.SigLIP(384),
 		`{"size":{"height":224,"width":224},"resample":1,"image_mean":[0.5,0.25,0],"image_std":[0.5,1,2],"do_center_crop":false}`: stretched,
 		`{"size":{"shortest_edge":224},"crop_size":{"height":224,"width":224},"feature_extractor_type":"CLIPFeatureExtractor"}`:   clip,
 	} {
