@@ -16,7 +16,7 @@ import (
 )
 
 // ErrFrames: the pictures of a video differ in size, or there are none. The fields are FramesRefused.
-var ErrFrames = fault.NewKind("video-frames")
+var ErrFrames = fault.NewKind("control-frames")
 
 // FramesRefused are a video and its first picture that does not fit.
 type FramesRefused struct {

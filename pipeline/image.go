@@ -41,9 +41,9 @@ type videoFrames struct{ *footage.Footage }
 // Length is how many frames there are.
 func (v videoFrames) Length() int { return v.Frames }
 
-// openVideo opens the video that is asked for.
+// openVideo opens the video that the new one goes on from. One that controls it is openControls'.
 func (s *settled) openVideo() error {
-	if s.o.Video == "" || s.onlyChecked {
+	if s.o.Video == "" || s.onlyChecked || s.readsControl() {
 		return nil
 	}
 	v, err := footage.Open(s.o.Video)

@@ -216,14 +216,16 @@ func (s Kernel) Grid() [3]int {
 // differ have different names.
 func (s Kernel) Name() string {
 	t := s.Tiles()
-	name := fmt.Sprintf("weft_attention_%v_b%d_q%d_k%d_h%d_%d_d%d_t%d_%d", s.DType, s.Batch, s.Queries, s.Keys, s.Heads, s.KVHeads, s.HeadDim, t.Queries, t.Keys)
+	name := fmt.Sprintf("weft_attention_%v_b%d_q%d_k%d_h%d_%d_d%d_t%d_%d",
+		s.DType, s.Batch, s.Queries, s.Keys, s.Heads, s.KVHeads, s.HeadDim, t.Queries, t.Keys)
 	for i, r := range s.Real {
 		name += fmt.Sprintf("_r%d_%d_%d", i, r.From, r.To)
 	}
 	for _, x := range []struct {
 		on   bool
 		text string
-	}{{s.HeadsFirst, "_heads_first"}, {s.Mask, fmt.Sprintf("_mask%d", s.MaskBatch)}, {s.scalesInKernel(), fmt.Sprintf("_scale%x", math.Float32bits(float32(s.Scale)))}, {s.StateIn, "_from_state"}, {s.StateOut, "_to_state"}} {
+	}{{s.HeadsFirst, "_heads_first"}, {s.Mask, fmt.Sprintf("_mask%d", s.MaskBatch)},
+		{s.scalesInKernel(), fmt.Sprintf("_scale%x", math.Float32bits(float32(s.Scale)))}, {s.StateIn, "_from_state"}, {s.StateOut, "_to_state"}} {
 		if x.on {
 			name += x.text
 		}

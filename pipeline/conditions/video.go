@@ -22,6 +22,9 @@ func (ph *Phase) checkVideo() error {
 	if r.Video == nil {
 		return l.Err()
 	}
+	if use == nil && ph.readsControl() {
+		return l.Err() // package control holds it against the model
+	}
 	if use == nil {
 		takes := presetsThat(func(u models.ImageUse) bool { return u.Replaced != nil })
 		return fault.New(ErrVideo, ImageRefused{videoFlag, name, takes}, "%s: %s goes on from no video; of the models known by name these do: %v", videoFlag, name, takes)
