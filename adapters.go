@@ -33,6 +33,9 @@ func Adapters(ctx context.Context, m models.Model, r request.Request, settings m
 		expert = lora.AnyExpert
 	}
 	set, err := lora.Open(ctx, m, r.LoRA, expert)
+	if err != nil {
+		return nil, err
+	}
 	defer set.Close()
-	return set.Reports(), err
+	return set.Reports(), nil
 }
