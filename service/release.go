@@ -90,11 +90,15 @@ func NewRelease(ctx context.Context, p *weft.Pipeline, run weft.Options, on requ
 // tryDefaults checks a video of the release's own settings, so that a mesh which no request can be
 // run on is refused when the service starts. Where its size alone is refused, that is a note.
 func (r *Release) tryDefaults(ctx context.Context) (note string, err error) {
-	var grey *picture.Image
-	if r.Denoiser().Features().Generator.Image.Needed {
+	var grey, last *picture.Image
+	use := r.Denoiser().Features().Generator.Image
+	if use.Needed {
 		grey = &picture.Image{Width: 64, Height: 64, Pix: make([]byte, 3*64*64)}
 	}
-	checked, err := r.Check(ctx, weft.GenerateOptions{Video: pipeline.Options{Request: r.Run.Request, Weft: r.Weft}, Run: r.Run}, grey, nil)
+	if use.NeedsLast {
+		last = grey
+	}
+	checked, err := r.Check(ctx, weft.GenerateOptions{Video: pipeline.Options{Request: r.Run.Request, Weft: r.Weft}, Run: r.Run}, grey, last)
 	if err == nil {
 		_, _ = r.admit(ctx, r.Run.Request, checked, grey != nil, Limits{}) // so that the first request need not wait for the plan; it is told what is wrong
 	}
