@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -107,7 +108,7 @@ func TestLTX25PublishersFolder(t *testing.T) {
 	if got := p.Settings.Release.Name; got != "ltx2.5-22b-dev" {
 		t.Errorf("release %s", got)
 	}
-	r := familyReleases[6]
+	r := familyReleases[slices.IndexFunc(familyReleases, func(r familyRelease) bool { return r.name == "ltx25_t2v" })]
 	o := r.options(t, "reference", "tp=1", out)
 	if _, err := p.Generate(t.Context(), o); err != nil {
 		t.Fatal(err)

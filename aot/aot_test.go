@@ -162,7 +162,6 @@ func TestRefusals(t *testing.T) {
 		{"peer", "v4-8", with(four, func(o *Options) { o.As = plan.AsVidax }), ErrOptions},
 		{"weights", "v4-8", with(four, func(o *Options) { o.Weights = dtype.BF16 }), plan.ErrOptions},
 		{"devices", "v4-16", four, mesh.ErrDeviceCount},
-		{"axis", "v4-8", options(t, "ring=4"), models.ErrAxis},
 		{"pipeline", "v4-8", options(t, "pp=2,tp=2"), models.ErrAxis},
 		{"fsdp axis", "v4-8", with(four, func(o *Options) { o.FSDP = []string{"zz"} }), mesh.ErrUnknownAxis},
 		{"frames", "v4-8", with(four, func(o *Options) { o.Frames = 8 }), models.ErrSize},

@@ -245,7 +245,7 @@ func TestKernelUnavailable(t *testing.T) {
 		"f32 and head dim 96": {base(dtype.F32, 96), []string{"operands are f32", "head dim 96"}},
 		"causal":              {causal, []string{"causal"}},
 		"bias by query":       {biased, []string{"a bias by head or query"}},
-		"no TPU":              {none, []string{"kernels are for TPUs and GPUs"}},
+		"no TPU":              {none, []string{"kernels are for TPUs, GPUs, and processors"}},
 		"an old TPU":          {old, []string{`chip "v3"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
