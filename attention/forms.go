@@ -180,7 +180,7 @@ func (c call) String() string {
 // planCall is a form's plan for a call, where the form hands on its state if the call needs that.
 func planCall(f form, c call) (formPlan, error) {
 	p, err := f.plan(c)
-	if err == nil && c.ring > 1 && !p.handsOnState {
+	if err == nil && c.ring > 1 && (!p.handsOnState || p.fold == nil) {
 		err = fmt.Errorf("it cannot hand on its running softmax along a ring")
 	}
 	return p, err

@@ -41,7 +41,7 @@ func (s *settled) openControls() error {
 		name, path string
 		to         **picture.Video
 	}{{"control video", s.o.Video, &c.given.Video}, {"mask", s.o.Mask, &c.given.Mask}} {
-		if v.path == "" || v.to == &c.given.Video && !s.readsControl() {
+		if v.path == "" || v.to == &c.given.Video && s.p.imageUse().Replaced != nil {
 			continue
 		}
 		video, notes, err := picture.OpenVideo(v.path, 0)

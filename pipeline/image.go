@@ -43,7 +43,7 @@ func (v videoFrames) Length() int { return v.Frames }
 
 // openVideo opens the video that the new one goes on from. One that controls it is openControls'.
 func (s *settled) openVideo() error {
-	if s.o.Video == "" || s.onlyChecked || s.readsControl() {
+	if s.o.Video == "" || s.onlyChecked || s.p.imageUse().Replaced == nil {
 		return nil
 	}
 	v, err := footage.Open(s.o.Video)

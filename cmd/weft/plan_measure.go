@@ -107,9 +107,14 @@ func measureBestPlan(ctx context.Context, a *app, m models.Model, o plan.Options
 		}
 	}
 	rep := r.Report()
-	resident := rep.Resident // with what only the request needs
-	if !slices.ContainsFunc(r.Graph().Calls, func(c graph.Call) bool { return c.Request && c.Program == p.Breakdown.DiT.At }) {
-		resident -= rep.Offload.LeftBytes
+	held, err := r.Graph().WeightMemory(asked.Offloading())
+	if err != nil {
+		return nil, err
+	}
+	ofRequest := slices.ContainsFunc(r.Graph().Calls, func(c graph.Call) bool { return c.Request && c.Program == p.Breakdown.DiT.At })
+	var resident int64
+	for _, w := range held {
+		resident = max(resident, w.At(ofRequest))
 	}
 	return &planMeasured{Mesh: p.Mesh, FSDP: p.FSDP, PlannedStepSeconds: p.StepSeconds, StepSeconds: rep.Seconds,
 		PlannedWeightBytes: p.Breakdown.DiT.WeightsBytes, ResidentWeightBytes: resident, PlannedBytes: all, PeakRSSBytes: rep.PeakRSS,

@@ -165,7 +165,7 @@ func TestNamesPeopleUse(t *testing.T) {
 	}
 	for name, says := range map[string]string{
 		"wan2.1-t2v-14": "wan2.1-t2v-14b", "wan3-t2v": "nearest: ", "someone/wan2.1-t2v-14b": "nearest: wan2.1-t2v-14b", "wan2.2": "may be any of wan2.2-i2v-a14b, wan2.2-t2v-a14b",
-		"hunyuanvideo-i2v": "nearest: hunyuanvideo", "": "nearest", strings.Repeat("x", 1<<16): "nearest",
+		"hunyuanvideo-i3v": "nearest: hunyuanvideo", "": "nearest", strings.Repeat("x", 1<<16): "nearest",
 	} {
 		if _, _, err := models.FindPreset(name); !errors.Is(err, models.ErrUnknownModel) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%.40s: %v", name, err)

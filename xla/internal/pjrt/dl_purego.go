@@ -48,10 +48,12 @@ func callDeleter(fn uintptr, p unsafe.Pointer) { purego.SyscallN(fn, uintptr(p))
 // readyCallback is the C address of onReady, made once: a process may make
 // 2,000 callbacks, never freed, and the 2,001st panics.
 var readyCallback = sync.OnceValue(func() uintptr {
-	return purego.NewCallback(func(err unsafe.Pointer, handle uintptr) { onReady(err, handle) })
+	return purego.NewCallback(func(err unsafe.Pointer, handle uintptr) {
+		withGoFloatMode(func() uintptr { onReady(err, handle); return 0 })
+	})
 })
 
 // foreignCallback makes a C function of a handler of foreign calls, for RegisterForeign.
 func foreignCallback(do func(*callFrame) unsafe.Pointer) uintptr {
-	return purego.NewCallback(func(frame *callFrame) uintptr { return uintptr(do(frame)) })
+	return purego.NewCallback(func(frame *callFrame) uintptr { return withGoFloatMode(func() uintptr { return uintptr(do(frame)) }) })
 }
