@@ -14,6 +14,7 @@ import (
 	"weft/models"
 	"weft/pipeline"
 	"weft/pipeline/conditions"
+	"weft/pipeline/control"
 	"weft/request"
 )
 
@@ -133,7 +134,7 @@ func TestWorldsRefuse(t *testing.T) {
 		{"cosmos25_t2w", 5, pipeline.Options{Video: worldsDir + "video"}, models.ErrSize, []string{"2 latent frames", "nearest: 9"}},
 		{"cosmos25_t2w", 1, pipeline.Options{Image: worldsDir + "image.png"}, models.ErrSize, []string{"the image is the first latent frame"}},
 		{"cosmos25_t2w", 13, pipeline.Options{Video: worldsDir + "image.png"}, footage.ErrFormat, []string{"one picture"}},
-		{"wan21_t2v", 5, pipeline.Options{Video: worldsDir + "video"}, conditions.ErrVideo, []string{"--video", "cosmos2.5-2b", "cosmos3-nano"}},
+		{"wan21_t2v", 5, pipeline.Options{Video: worldsDir + "video"}, control.ErrControl, []string{"--video", "cosmos2.5-2b", "cosmos3-nano", "wan2.1-vace-1.3b"}},
 	} {
 		p, err := weft.OpenPipeline(pipelinesDir+c.folder, pipeline.OpenOptions{})
 		if err != nil {

@@ -64,6 +64,9 @@ func TestControlOnMoreMeshes(t *testing.T) {
 // A control video's own size and number of frames are taken where none are asked for; a state has
 // what was given, so that a generation with another video is not gone on with.
 func TestControlDecidesTheVideo(t *testing.T) {
+	if os.Getenv("WEFT_LONG_TESTS") == "" {
+		t.Skip("several generations: set WEFT_LONG_TESTS")
+	}
 	dir := t.TempDir()
 	args := slices.Concat([]string{"generate", "--model", pipelinesDir + "wan21_vace", "--prompt", "A cat", "--steps", "1", "--text-len", "24", "--seed", "3", "--dtype", "f32", "--device", "reference",
 		"--guidance", "1", "--json", "--latents-out", dir + "/l.safetensors"}, controlParts, controlFlags[:2])
@@ -93,6 +96,9 @@ func weakerLatents(t *testing.T, args []string) []byte {
 // Two experts (diffusers' WanVACEPipeline with transformer_2, Wan2.2-VACE-Fun) take turns at the
 // folder's boundary, or at the release's in its own layout: two equal ones make what one makes.
 func TestTwoControlExperts(t *testing.T) {
+	if os.Getenv("WEFT_LONG_TESTS") == "" {
+		t.Skip("several generations: set WEFT_LONG_TESTS")
+	}
 	vace := pipelinesDir + "wan21_vace"
 	dir := t.TempDir()
 	copyFolder := func(from, to string) {

@@ -80,7 +80,10 @@ func CheckGiven(m models.Model, g Given) error {
 			given      bool
 		}{{videoFlag, "control video", g.Video != nil}, {maskFlag, "mask", g.Mask != nil}, {referenceFlag, "reference image", len(g.References) > 0},
 			{scaleFlag, "scale of control blocks", len(g.Scales) > 0}} {
-			if c.given {
+			switch {
+			case c.given && c.flag == videoFlag:
+				refuse(c.flag, presetsThatReadVideos(), "%s takes no %s, and goes on from no video", name, c.what)
+			case c.given:
 				refuse(c.flag, presetsThatTake(), "%s takes no %s", name, c.what)
 			}
 		}
@@ -104,9 +107,23 @@ func CheckGiven(m models.Model, g Given) error {
 }
 
 // presetsThatTake lists the presets that read a control video.
-func presetsThatTake() (names []string) {
+func presetsThatTake() []string {
+	return presetsWhere(func(m models.Model) bool { return useOf(m) != nil })
+}
+
+// presetsThatReadVideos are the names of the models that take a control video, and behind them of those
+// that go on from one.
+func presetsThatReadVideos() []string {
+	return append(presetsThatTake(), presetsWhere(func(m models.Model) bool {
+		g := m.Features().Generator
+		return g != nil && g.Image.Replaced != nil
+	})...)
+}
+
+// presetsWhere are the names of the models that are so.
+func presetsWhere(is func(m models.Model) bool) (names []string) {
 	for _, name := range models.Presets() {
-		if m, err := models.ByName(name); err == nil && useOf(m) != nil {
+		if m, err := models.ByName(name); err == nil && is(m) {
 			names = append(names, name)
 		}
 	}
